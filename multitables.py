@@ -23,7 +23,8 @@ A file is opened in place of `h5py.File` with `open`.
 `TorchDataset`, `TorchMapDataset`, `jax_batches`, `tf_dataset`, `to_dask` and `to_dask_dataframe`
 are for other libraries. They are not in ``__all__``, because naming one imports its library.
 
-Law: this file only names what is public; it has no logic.
+Law: this file only names what is public; it has no logic. What `open` needs is imported with it,
+anything else when it is first named.
 """
 
 import typing
@@ -62,30 +63,10 @@ from _multitables.errors import (
     SubprocessException,
     UnsupportedDatasetError,
 )
-from _multitables.index.references import Reference, RegionReference
-from _multitables.machine import set_reader_command
-from _multitables.parent.batches.batch_iterator import BatchIterator
-from _multitables.parent.batches.batches import Batches
-from _multitables.parent.build_info import build_info
-from _multitables.parent.codec_limit import measure_limit
-from _multitables.parent.collection.collection import Collection
-from _multitables.parent.collection.item import Item
-from _multitables.parent.collection.item_batches import ItemBatch, ItemBatches
-from _multitables.parent.collection.item_iterator import ItemIterator
-from _multitables.parent.columns.column_block import ColumnsBlock, GroupBlock
-from _multitables.parent.columns.columns import Columns
-from _multitables.parent.ragged.ragged_block import RaggedBlock
-from _multitables.parent.ragged.ragged_queue import RaggedQueue
-from _multitables.parent.random.dataset import ArrayDataset, TableDataset, VLArrayDataset
-from _multitables.parent.random.request import Request
-from _multitables.parent.random.request_pool import RequestPool
-from _multitables.parent.random.stage import Stage, StagePool
-from _multitables.parent.random_reader import Reader
-from _multitables.parent.stream.follow_queue import FollowQueue
-from _multitables.parent.stream.stream_queue import StreamQueue
-from _multitables.parent.stream.versions_queue import VersionsQueue
-from _multitables.parent.streamer import Streamer
-from _multitables.tree import Joined, Ragged
+from _multitables.parent.open.dataset import Dataset
+from _multitables.parent.open.file import File, open  # noqa: A004 - as gzip has an open
+from _multitables.parent.open.group import Group
+from _multitables.parent.open.objects import Datatype
 
 if typing.TYPE_CHECKING:
     from _multitables.adapters.dask_collections import to_dask as to_dask
@@ -96,17 +77,37 @@ if typing.TYPE_CHECKING:
     from _multitables.adapters.torch_iterable import TorchDataset as TorchDataset
     from _multitables.adapters.torch_map import TorchMapDataset as TorchMapDataset
     from _multitables.elements.empty import Empty
+    from _multitables.index.references import Reference, RegionReference
     from _multitables.index.versions import Version
+    from _multitables.machine import set_reader_command
+    from _multitables.parent.batches.batch_iterator import BatchIterator
+    from _multitables.parent.batches.batches import Batches
+    from _multitables.parent.build_info import build_info
+    from _multitables.parent.codec_limit import measure_limit
+    from _multitables.parent.collection.collection import Collection
+    from _multitables.parent.collection.item import Item
+    from _multitables.parent.collection.item_batches import ItemBatch, ItemBatches
+    from _multitables.parent.collection.item_iterator import ItemIterator
+    from _multitables.parent.columns.column_block import ColumnsBlock, GroupBlock
+    from _multitables.parent.columns.columns import Columns
     from _multitables.parent.event_log import EventLog
     from _multitables.parent.index_file import index_file
-    from _multitables.parent.open.dataset import Dataset
-    from _multitables.parent.open.file import File, open  # noqa: A004 - as gzip has an open
-    from _multitables.parent.open.group import Group
     from _multitables.parent.open.is_hdf5 import is_hdf5
     from _multitables.parent.open.links import ExternalLink, HardLink, SoftLink, UserLink
-    from _multitables.parent.open.objects import Datatype
     from _multitables.parent.open.read import read
+    from _multitables.parent.ragged.ragged_block import RaggedBlock
+    from _multitables.parent.ragged.ragged_queue import RaggedQueue
+    from _multitables.parent.random.dataset import ArrayDataset, TableDataset, VLArrayDataset
+    from _multitables.parent.random.request import Request
+    from _multitables.parent.random.request_pool import RequestPool
+    from _multitables.parent.random.stage import Stage, StagePool
+    from _multitables.parent.random_reader import Reader
+    from _multitables.parent.stream.follow_queue import FollowQueue
+    from _multitables.parent.stream.stream_queue import StreamQueue
+    from _multitables.parent.stream.versions_queue import VersionsQueue
+    from _multitables.parent.streamer import Streamer
     from _multitables.parent.versions import Versions, versions
+    from _multitables.tree import Joined, Ragged
 else:
 
     def __getattr__(name):

@@ -2,8 +2,8 @@
 
 Law
 ---
-1. `LATER` says where each of them is. A program that only streams does not wait for what opens
-   files as h5py does. The adapters, which need libraries, have a table of their own.
+1. `LATER` says where each of them is: all but the errors and what `open` needs. The adapters, which
+   need libraries, have a table of their own.
 """
 
 from __future__ import annotations
@@ -15,22 +15,48 @@ from _multitables import adapters
 
 #: Name in `multitables` -> its file.
 LATER = {
-    "Dataset": "parent.open.dataset",
-    "Datatype": "parent.open.objects",
+    "ArrayDataset": "parent.random.dataset",
+    "BatchIterator": "parent.batches.batch_iterator",
+    "Batches": "parent.batches.batches",
+    "Collection": "parent.collection.collection",
+    "Columns": "parent.columns.columns",
+    "ColumnsBlock": "parent.columns.column_block",
     "Empty": "elements.empty",
     "EventLog": "parent.event_log",
     "ExternalLink": "parent.open.links",
-    "File": "parent.open.file",
-    "Group": "parent.open.group",
+    "FollowQueue": "parent.stream.follow_queue",
+    "GroupBlock": "parent.columns.column_block",
     "HardLink": "parent.open.links",
+    "Item": "parent.collection.item",
+    "ItemBatch": "parent.collection.item_batches",
+    "ItemBatches": "parent.collection.item_batches",
+    "ItemIterator": "parent.collection.item_iterator",
+    "Joined": "tree",
+    "Ragged": "tree",
+    "RaggedBlock": "parent.ragged.ragged_block",
+    "RaggedQueue": "parent.ragged.ragged_queue",
+    "Reader": "parent.random_reader",
+    "Reference": "index.references",
+    "RegionReference": "index.references",
+    "Request": "parent.random.request",
+    "RequestPool": "parent.random.request_pool",
     "SoftLink": "parent.open.links",
+    "Stage": "parent.random.stage",
+    "StagePool": "parent.random.stage",
+    "StreamQueue": "parent.stream.stream_queue",
+    "Streamer": "parent.streamer",
+    "TableDataset": "parent.random.dataset",
     "UserLink": "parent.open.links",
+    "VLArrayDataset": "parent.random.dataset",
     "Version": "index.versions",
     "Versions": "parent.versions",
+    "VersionsQueue": "parent.stream.versions_queue",
+    "build_info": "parent.build_info",
     "index_file": "parent.index_file",
     "is_hdf5": "parent.open.is_hdf5",
-    "open": "parent.open.file",
+    "measure_limit": "parent.codec_limit",
     "read": "parent.open.read",
+    "set_reader_command": "machine",
     "versions": "parent.versions",
 }
 NAMES = {*LATER, *adapters.ADAPTERS}

@@ -13,7 +13,6 @@ Law
 from __future__ import annotations
 
 import os
-import shutil
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -92,6 +91,8 @@ def set_reader_command(command: str | Sequence[str] | None) -> None:
     words: Any = [command] if isinstance(command, str) else command
     if not (isinstance(words, Sequence) and words and all(isinstance(one, str) for one in words)):
         raise _wrong_command("must be a text, or a sequence of texts", command)
+    import shutil
+
     program = shutil.which(words[0])
     if program is None:
         raise _wrong_command("names no program that can be run", command)
@@ -132,6 +133,8 @@ def python_program() -> str:
         return own
     name = "python{}.{}".format(*sys.version_info)
     folders = [os.path.join(prefix, "bin") for prefix in (sys.exec_prefix, sys.base_exec_prefix)]
+    import shutil
+
     found = shutil.which(name, path=os.pathsep.join([*folders, os.environ.get("PATH", "")]))
     if found is None:
         raise ReaderDiedError(

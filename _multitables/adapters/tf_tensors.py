@@ -14,7 +14,7 @@ from typing import Any
 import tensorflow as tf
 
 from _multitables.adapters import no_dtype
-from _multitables.index.file_names import Filename
+from _multitables.index.file_name import Filename
 from _multitables.index.kept_source import KeptSource
 from _multitables.parent.stream.open_stream import DataSpec, open_data
 from _multitables.parent.streamer import Streamer

@@ -15,7 +15,7 @@ import math
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -23,7 +23,9 @@ import numpy.typing as npt
 from _multitables import _core, sizes
 from _multitables.index.element_type import Conversion
 from _multitables.index.hdf5_metadata import FilterSpec
-from _multitables.remote.access import Access
+
+if TYPE_CHECKING:
+    from _multitables.remote.access import Access
 
 U32 = npt.NDArray[np.uint32]
 U64 = npt.NDArray[np.uint64]

@@ -5,7 +5,7 @@ Law
 1. A name of a file is that file, whatever characters it has.
 2. What matches a pattern comes in one order everywhere: by name, numbers in it as numbers.
 3. A list of one file is that file. What is not a name, or a list, a tuple or an iterator of names,
-   is refused: a file object's lines and a mapping's keys are no names.
+   is refused.
 
 This file must never open a file. A store is asked for names, where a pattern needs them.
 """
@@ -15,20 +15,15 @@ from __future__ import annotations
 import fnmatch
 import glob
 import os
-from collections.abc import Iterable, Iterator
-from typing import Any, TypeAlias, cast
-from urllib.parse import urlsplit
+from typing import Any
 
 from _multitables.errors import MissingFileError, OptionsError
+from _multitables.index.file_name import NAME, check_letters, is_list, not_a_name, without_query
 from _multitables.index.name_order import natural
+from _multitables.index.stored_objects import listed
 from _multitables.remote import client
-from _multitables.remote.names import absolute, is_remote, kind_of, query_of
+from _multitables.remote.names import absolute, is_remote, kind_of
 from _multitables.remote.options import StorageOptions
-
-#: Of one file, and of one or several.
-Filename: TypeAlias = str | os.PathLike[str] | bytes
-Filenames: TypeAlias = Filename | list[str]
-NAME = (str, bytes, os.PathLike)
 
 
 def files_named(filename: Any, storage: StorageOptions) -> tuple[Any, StorageOptions]:
@@ -49,18 +44,18 @@ def files_named(filename: Any, storage: StorageOptions) -> tuple[Any, StorageOpt
 
 def _named(filename: Any, storage: StorageOptions) -> tuple[Any, StorageOptions]:
     if isinstance(filename, NAME):
-        _check_letters(filename)
+        check_letters(filename)
         if is_remote(filename):
             return _objects(str(filename), storage)
         if not glob.has_magic(os.fsdecode(filename)) or os.path.exists(filename):
             return filename, storage
         return _one_or_all(_matches(os.fsdecode(filename))), storage
-    if not _is_list(filename):
-        raise _not_a_name(filename)
+    if not is_list(filename):
+        raise not_a_name(filename)
     found: list[str] = []
     for one in filename:
         if not isinstance(one, NAME):
-            raise _not_a_name(one)
+            raise not_a_name(one)
         named, storage = _named(one, storage)
         found += named if isinstance(named, list) else [os.fsdecode(named)]
     if not found:
@@ -82,27 +77,14 @@ def whole_names(named: Any) -> list[str]:
 def _objects(name: str, storage: StorageOptions) -> tuple[Any, StorageOptions]:
     """Return the object of a name, or those that match a pattern."""
     client.is_expected = True
-    whole, query = _without_query(name)
+    whole, query = without_query(name)
     if kind_of(name) == "http" or not glob.has_magic(whole):
         return whole, storage.with_query(whole, query)
-    from _multitables.index.stored_files import listed  # few need it
-
     names = listed(whole[: glob.escape(whole).find("[")], storage.given_for([whole]))
     if whole in names:
         return whole, storage
     found = [one for one in names if _matches_parts(one.split("/"), whole.split("/"))]
     return _one_or_all(_sorted(found, whole)), storage
-
-
-def _without_query(name: str) -> tuple[str, str]:
-    """Return the whole name of an object, and what follows ``?`` in that of an HTTP object."""
-    if kind_of(name) == "http" and "@" in urlsplit(name).netloc:
-        raise OptionsError(
-            "the name of a file has a user or a password before its host",
-            advice="Give storage_options={'headers': {'Authorization': ...}}, which is never shown",
-            option="filename",
-        )
-    return absolute(name), query_of(name)
 
 
 def _matches_parts(parts: list[str], patterns: list[str]) -> bool:
@@ -113,70 +95,6 @@ def _matches_parts(parts: list[str], patterns: list[str]) -> bool:
     if first == "**":
         return any(_matches_parts(parts[n:], rest) for n in range(len(parts) + 1))
     return bool(parts) and fnmatch.fnmatchcase(parts[0], first) and _matches_parts(parts[1:], rest)
-
-
-def _check_letters(name: Any) -> None:
-    if "\0" in os.fsdecode(name):
-        raise OptionsError(
-            f"filename has a NUL, which no name of a file has, got {name!r}",
-            advice="Check how the name was made",
-            option="filename",
-            got=name,
-        )
-
-
-def _is_list(given: object) -> bool:
-    """Whether something is a list, a tuple or an iterator, but no file object."""
-    return isinstance(given, (list, tuple, Iterator)) and not hasattr(given, "read")
-
-
-def _not_a_name(given: Any) -> OptionsError:
-    """Compose the error for what does not name a file."""
-    kind, name = type(given).__name__, getattr(given, "name", None)
-    opened = getattr(given, "filename", None)  # as h5py's and our files have it
-    if hasattr(given, "read"):
-        got = f"a file object ({kind})"
-        advice = "Write its bytes to a file (one on /dev/shm stays in memory), and give its name"
-        if isinstance(name, str) and os.path.isfile(name):
-            advice = "Give its name: that of a file object is its attribute name"
-    elif isinstance(opened, NAME):
-        got, advice = f"an open file ({kind})", "Give its name, which is its attribute filename"
-    else:
-        got, advice = f"an object of type {kind}", "Give names as str, bytes or pathlib.Path"
-    return OptionsError(
-        f"filename must be the name of a file, or a list of names, got {got}",
-        advice=advice,
-        option="filename",
-        got=kind,
-    )
-
-
-def check_one_file(filename: object, who: str) -> None:
-    """Raise `OptionsError` if anything but one name is given to what takes one file."""
-    if isinstance(filename, NAME):
-        _check_letters(filename)
-        return
-    if not _is_list(filename):
-        raise _not_a_name(filename)
-    names = list(cast(Iterable[Any], filename))
-    raise OptionsError(
-        f"{who} takes one file, got a list of {len(names)}",
-        advice=f"Call {who} for each file, or stream several files with Streamer",
-        option="filename",
-        got=names,
-    )
-
-
-def one_file_named(
-    filename: Filename, who: str, storage: StorageOptions
-) -> tuple[str, StorageOptions]:
-    """Return the name of the one file that is given to `who`; see `files_named`."""
-    check_one_file(filename, who)
-    if not is_remote(filename):
-        return os.fsdecode(filename), storage.given_for(())
-    client.is_expected = True
-    whole, query = _without_query(str(filename))
-    return whole, storage.with_query(whole, query).given_for([whole])
 
 
 def _one_or_all(names: list[str]) -> str | list[str]:

@@ -13,7 +13,6 @@ This file must never decide what is wrong, and opens no file.
 from __future__ import annotations
 
 import contextlib
-import difflib
 import errno
 import os
 from collections.abc import Iterable, Iterator, Sequence
@@ -32,7 +31,6 @@ from _multitables.errors import (
     advice_for,
 )
 from _multitables.index.numpy_type import NoDtypeError
-from _multitables.remote.failures import store_error
 
 NAMES_SHOWN = 20
 #: How deep virtual datasets may show others.
@@ -88,6 +86,8 @@ def truncated(filename: str, expected: int, got: int) -> FileOpenError:
 def cannot_open(filename: str, error: OSError) -> MultitablesError:
     """Compose the error for a file that the system, or a store, does not open."""
     if isinstance(error, _core.StoreFailed):
+        from _multitables.remote.failures import store_error
+
         return store_error(filename, error.args[0])
     number = error.errno or 0
     if number == errno.ENOENT:
@@ -235,10 +235,10 @@ def no_such_path(
 ) -> MissingDatasetError:
     """Compose the error for a path that ends in a group, which has no such name."""
     where = group.rstrip("/")
-    close = [f"{where}/{found}" for found in difflib.get_close_matches(name, names, 3, 0.5)]
+    close = [f"{where}/{found}" for found in close_matches(name, names)]
     return MissingDatasetError(
         f"no such dataset: {path!r} in {filename!r} ({group!r} holds {_listed(sorted(names))})",
-        advice=_did_you_mean(close) or "Check the path",
+        advice=did_you_mean(close) or "Check the path",
         path=path,
         filename=filename,
         close_matches=close,
@@ -250,11 +250,11 @@ def nothing_matches(
 ) -> MissingDatasetError:
     """Compose the error for a path with wildcards that names nothing; `names` are of one group."""
     where = repr(groups[0]) + (f" and {len(groups) - 1} others" if groups[1:] else "")
-    close = difflib.get_close_matches(part, names, 3, 0.5)
+    close = close_matches(part, names)
     return MissingDatasetError(
         f"nothing matches {path!r} in {filename!r}: no {part!r} in {where} ({groups[0]!r} holds "
         f"{_listed(sorted(names))})",
-        advice=_did_you_mean(close) or "Check the path",
+        advice=did_you_mean(close) or "Check the path",
         path=path,
         filename=filename,
         close_matches=close,
@@ -271,7 +271,15 @@ def nothing_left(filename: str, path: str, exclude: Sequence[str]) -> MissingDat
     )
 
 
-def _did_you_mean(close: Iterable[str]) -> str:
+def close_matches(name: str, names: Sequence[str]) -> list[str]:
+    """Return the names that are most like one that is missing."""
+    import difflib
+
+    return difflib.get_close_matches(name, names, 3, 0.5)
+
+
+def did_you_mean(close: Iterable[str]) -> str:
+    """Return the question that names them, or "" if there are none."""
     names = " or ".join(map(repr, close))
     return f"Did you mean {names}?" if names else ""
 
@@ -384,7 +392,7 @@ def no_such_field(filename: str, path: str, field: str, names: list[str]) -> Mis
     advice = "Choose one of its fields" if names else "Leave field out"
     return MissingFieldError(
         f"no field {field!r} in {path!r} of {filename!r} ({there})",
-        advice=_did_you_mean(difflib.get_close_matches(field, names, 3, 0.5)) or advice,
+        advice=did_you_mean(close_matches(field, names)) or advice,
         path=path,
         filename=filename,
         field=field,

@@ -11,17 +11,16 @@ This file must never know readers, rings or options of a stream.
 from __future__ import annotations
 
 import contextlib
-import math
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
 from _multitables import _core
 from _multitables.errors import UnsupportedDatasetError
-from _multitables.index import by_library, hdf5_errors, hdf5_metadata, virtual, virtual_parts
+from _multitables.index import hdf5_errors, hdf5_metadata
 from _multitables.index.chunk_index import ChunkIndex
 from _multitables.index.element_type import (
     FieldType,
@@ -32,7 +31,6 @@ from _multitables.index.element_type import (
     flat,
     stored_type,
 )
-from _multitables.index.external_files import Piece, raw_pieces, rows_of_all
 from _multitables.index.hdf5_metadata import Attribute
 from _multitables.index.numpy_type import NoDtypeError, Unsupported, datatype_of
 from _multitables.index.open_files import UNKNOWN, UNKNOWN_WAY, OpenFiles, Place
@@ -43,9 +41,11 @@ from _multitables.index.open_options import (
     parse_open_options,
 )
 from _multitables.index.stored_at import at, chunked, in_pieces, inside_file, replaced
-from _multitables.index.virtual_extent import grown
-from _multitables.index.virtual_sources import for_library, source_of, sources_of
 from _multitables.remote.names import absolute, is_remote
+
+if TYPE_CHECKING:
+    from _multitables.index.external_files import Piece
+    from _multitables.index.virtual import Mappings
 
 #: Layouts that only a library reads, and why.
 REASONS = {"unknown": "its metadata is of a kind that the core does not know"}
@@ -258,7 +258,7 @@ class Source:
     ) -> ChunkIndex:
         file, path, stored = dataset.place.file, dataset.place.path, dataset.stored
         pipeline = hdf5_metadata.pipeline_of(stored["filters"])
-        raw = self._raw_pieces(file.filename, stored)
+        raw = self._raw(file.filename, stored) if stored["external_files"] else None
         element = part.element.dtype  # to the user, a subarray's dims are dims of the dataset
         index = ChunkIndex(
             filename=file.filename,
@@ -306,6 +306,8 @@ class Source:
 
     def _virtual(self, dataset: _Dataset, index: ChunkIndex, depth: int) -> ChunkIndex:
         """Return the index of a virtual dataset with the chunks of its sources."""
+        from _multitables.index import virtual, virtual_parts, virtual_sources
+
         file, datatype = dataset.place.file, dataset.datatype
         kinds: list[dict[str, Any]] = []
         if depth == hdf5_errors.VIRTUAL_ON_VIRTUAL:
@@ -334,28 +336,27 @@ class Source:
             why = "a virtual dataset that grows in a way of its own"
             self._options.check_library(file.filename, dataset.place.path, why)
             return replace(index, reason=why)
-        sources = sources_of(self.files, file, mappings, index_of)
+        sources = virtual_sources.sources_of(self.files, file, mappings, index_of)
         if not any(sources):
             return replace(index, layout="contiguous")
         if any(kind != datatype for kind in kinds):
-            return for_library(
-                index, mappings, sources, "a virtual dataset of sources of another type"
-            )
+            why = "a virtual dataset of sources of another type"
+            return virtual_sources.for_library(index, mappings, sources, why)
         try:
             found = virtual.as_chunks(index, mappings, sources)
             if found is None or found.others:  # what elements name may lie in other files
                 field_type(datatype, None, dataset.pytables)
             return found or virtual_parts.as_parts(index, mappings, sources)
-        except Unsupported as why:
-            return for_library(index, mappings, sources, f"a virtual dataset of {why}")
-        except virtual.UnfitError as why:
-            return for_library(index, mappings, sources, str(why))
+        except (Unsupported, virtual.UnfitError) as error:
+            why = f"a virtual dataset of {error}" if isinstance(error, Unsupported) else str(error)
+            return virtual_sources.for_library(index, mappings, sources, why)
 
     def _grown(self, place: Place, stored: dict[str, Any]) -> dict[str, Any]:
         """Return what is told of a virtual dataset, as long as it is by now."""
+        from _multitables.index import virtual, virtual_extent, virtual_sources
 
         def dims_of(name: tuple[bytes, bytes]) -> tuple[int, ...] | None:
-            with source_of(self.files, place.file, name) as source:
+            with virtual_sources.source_of(self.files, place.file, name) as source:
                 if source is None:
                     return None
                 if (depth := self._depth) == hdf5_errors.VIRTUAL_ON_VIRTUAL:
@@ -372,13 +373,11 @@ class Source:
         if not mappings.grow:
             return stored
         try:
-            mappings, dims = grown(mappings, stored["dims"], dims_of)
+            mappings, dims = virtual_extent.grown(mappings, stored["dims"], dims_of)
             return {**stored, "dims": dims, "grown": mappings}
         except virtual.UnfitError as why:
             self._options.check_library(place.file.filename, place.path, str(why))
-            options = place.file.fingerprint.for_library(self.open_options)
-            told = by_library.described(place.file.filename, place.path, options)[0]
-            return {**stored, "dims": told["dims"]}
+            return {**stored, "dims": self._by_library(place)[0]["dims"]}
 
     def told(self, place: Place) -> dict[str, Any]:
         """Return what the core tells of a dataset, or libhdf5 where the core does not know it.
@@ -416,9 +415,14 @@ class Source:
                 stored = self._grown(place, stored)
         except _core.Unknown as error:
             self._options.check_library(filename, place.path, error.args[0])
-            options = place.file.fingerprint.for_library(self.open_options)
-            stored, attributes = by_library.described(filename, place.path, options)
+            stored, attributes = self._by_library(place)
         return _Dataset(place, stored, datatype_of(stored["datatype"]), attributes)
+
+    def _by_library(self, place: Place) -> tuple[dict[str, Any], list[Attribute]]:
+        from _multitables.index import by_library
+
+        options = place.file.fingerprint.for_library(self.open_options)
+        return by_library.described(place.file.filename, place.path, options)
 
     def _trusted(self, index: ChunkIndex) -> ChunkIndex:
         """Return the index, if the core reads the dataset or a library may."""
@@ -430,15 +434,10 @@ class Source:
             raise hdf5_errors.untrusted(index.filename, index.path, reason)
         return index
 
-    def _raw_pieces(self, filename: str, stored: dict[str, Any]) -> tuple[list[Piece], int] | None:
-        """Return where all bytes lie in external files, and the rows of chunks if in several."""
-        if not (parts := stored["external_files"]):
-            return None
-        row_bytes = math.prod(stored["dims"][1:]) * stored["element_bytes"]
-        n_bytes = math.prod(stored["dims"][:1]) * row_bytes
-        pieces = raw_pieces(filename, parts, n_bytes, self.files.reach, self._options.storage)
-        rows = rows_of_all(pieces, row_bytes) if len(pieces) > 1 else 0
-        return (pieces, rows) if rows or len(pieces) == 1 else None
+    def _raw(self, filename: str, stored: dict[str, Any]) -> tuple[list[Piece], int] | None:
+        from _multitables.index.external_files import whole_pieces
+
+        return whole_pieces(filename, stored, self.files.reach, self._options.storage)
 
     def _reason(self, part: FieldType, stored: dict[str, Any], raw: object) -> str:
         """Say why the stored bytes are not the delivered bytes; "" if they are."""
@@ -451,9 +450,11 @@ class Source:
         return REASONS.get(stored["layout"], "")
 
 
-def _mappings(place: Place, stored: dict[str, Any]) -> virtual.Mappings:
+def _mappings(place: Place, stored: dict[str, Any]) -> Mappings:
+    from _multitables.index.virtual import Mappings
+
     mappings = place.file.metadata.mappings
-    return stored.get("grown") or virtual.Mappings.of(mappings(*stored["mappings"]))
+    return stored.get("grown") or Mappings.of(mappings(*stored["mappings"]))
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,8 @@ from dataclasses import replace
 from typing import Any
 
 from _multitables.index.chunk_index import Fingerprint
-from _multitables.index.file_names import Filename, files_named, whole_names
+from _multitables.index.file_name import Filename
+from _multitables.index.file_names import files_named, whole_names
 from _multitables.index.hdf5_file import Source
 from _multitables.index.joined_source import JoinedSource
 from _multitables.index.open_options import parse_open_options

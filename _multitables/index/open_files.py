@@ -31,15 +31,13 @@ from _multitables.index.chunk_index import changed as changed_fields
 from _multitables.index.kerchunk.layout import is_references
 from _multitables.index.open_options import OpenOptions
 from _multitables.index.reach import Reach
-from _multitables.index.saved.metadata import with_saved_index
+from _multitables.index.saved.places import with_saved_index
 from _multitables.index.stored_files import (
     changed,
     fingerprint_of,
-    first_bytes,
     is_file,
     opening_name,
 )
-from _multitables.index.whole_object import WholeObject, fetch_index, has_cached_index, of_object
 from _multitables.remote.names import absolute, folder_of, is_remote
 from _multitables.remote.names import joined as in_folder
 from _multitables.remote.options import StorageOptions
@@ -393,6 +391,14 @@ def _refusals(filename: str, opened: str = "") -> Iterator[None]:
 
 def _open_object(name: str, storage: StorageOptions, uses_index: bool) -> OpenFile:
     """Open an object of a store: by one request for its state where an index of it is at hand."""
+    from _multitables.index.stored_objects import first_bytes
+    from _multitables.index.whole_object import (
+        WholeObject,
+        fetch_index,
+        has_cached_index,
+        of_object,
+    )
+
     filename = absolute(name)
     if uses_index and has_cached_index(filename):
         fingerprint = _fingerprint(filename, storage)

@@ -10,13 +10,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from _multitables.errors import FileOpenError
 from _multitables.index.chunk_index import ChunkIndex, changed
-from _multitables.index.external_files import Piece
+
+if TYPE_CHECKING:
+    from _multitables.index.external_files import Piece
 
 
 def at(index: ChunkIndex, offset: int) -> ChunkIndex:

@@ -14,7 +14,6 @@ Source: the package's ``versions.py`` and ``api.py``.
 
 from __future__ import annotations
 
-import difflib
 import heapq
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -28,6 +27,7 @@ from _multitables.errors import (
     MissingVersionError,
     UnsupportedDatasetError,
 )
+from _multitables.index.hdf5_errors import close_matches, did_you_mean
 from _multitables.index.hdf5_metadata import Attribute
 from _multitables.index.numpy_type import datatype_of
 from _multitables.index.open_files import Lost, OpenFiles, Place
@@ -177,13 +177,11 @@ class History:
                 "deleted",
                 "Give the name of a version",
             )
-        close = difflib.get_close_matches(name, list(self.versions), 3, 0.5)
+        close = close_matches(name, list(self.versions))
         return self._missing(
             name,
             f"no version {name!r} in {self.filename!r}, which has {len(self.versions)}",
-            f"Did you mean {' or '.join(map(repr, close))}?"
-            if close
-            else "multitables.versions(filename) lists them",
+            did_you_mean(close) or "multitables.versions(filename) lists them",
         )
 
     def _missing(self, version: object, happened: str, advice: str) -> MissingVersionError:

@@ -17,8 +17,8 @@ from typing import Any
 from _multitables import _core
 from _multitables.index.chunk_index import Fingerprint
 from _multitables.index.saved.format import replaced
-from _multitables.index.saved.metadata import SUFFIX, places
-from _multitables.index.stored_files import first_bytes
+from _multitables.index.saved.places import SUFFIX, places
+from _multitables.index.stored_objects import first_bytes
 from _multitables.remote import client
 from _multitables.remote.failures import StoreFailure
 

@@ -16,7 +16,7 @@ from _multitables import _core, options
 from _multitables.errors import UnsupportedDatasetError
 from _multitables.index import device
 from _multitables.index.chunk_index import ChunkIndex
-from _multitables.index.file_names import one_file_named
+from _multitables.index.file_name import one_file_named
 from _multitables.index.hdf5_file import open_source
 from _multitables.index.plugins import READERS_FILTERS
 from _multitables.parent.readers import error_report

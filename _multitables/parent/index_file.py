@@ -26,7 +26,7 @@ from _multitables.errors import (
     StoreError,
     UnsupportedDatasetError,
 )
-from _multitables.index.file_names import one_file_named
+from _multitables.index.file_name import one_file_named
 from _multitables.index.hdf5_errors import cannot_open
 from _multitables.index.kerchunk.layout import JSON, PARQUET, is_references
 from _multitables.index.kerchunk.writer import replaced_folder, write_json, write_parquet
@@ -34,9 +34,9 @@ from _multitables.index.kerchunk.zarr_nodes import Node, nodes
 from _multitables.index.open_files import OpenFile, open_file
 from _multitables.index.open_options import OpenOptions
 from _multitables.index.saved.format import replaced
-from _multitables.index.saved.metadata import places
+from _multitables.index.saved.places import places
 from _multitables.index.saved.writer import save
-from _multitables.index.stored_files import put
+from _multitables.index.stored_objects import put
 from _multitables.remote.names import absolute, is_remote, kind_of
 from _multitables.remote.options import StorageOptions
 

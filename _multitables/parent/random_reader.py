@@ -16,7 +16,7 @@ from collections.abc import Callable
 from typing import Any
 
 from _multitables import _core, options
-from _multitables.index.file_names import check_one_file
+from _multitables.index.file_name import check_one_file
 from _multitables.index.kept_source import KeptSource
 from _multitables.index.versions import VersionKey
 from _multitables.parent.random.dataset import ArrayDataset, TableDataset, VLArrayDataset

@@ -15,7 +15,7 @@ from typing import Any
 
 from _multitables import options
 from _multitables.errors import OptionsError, QueueClosed
-from _multitables.index.file_names import Filename
+from _multitables.index.file_name import Filename
 from _multitables.index.kept_source import KeptSource
 from _multitables.index.versions import VersionKey, VersionKeys
 from _multitables.options import (

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from _multitables.errors import ClosedError, OptionsError
-from _multitables.index.file_names import Filename
+from _multitables.index.file_name import Filename
 from _multitables.index.kept_source import KeptSource
 from _multitables.options import StreamerOptions
 from _multitables.parent.readers.reader_pool import ReaderPool

@@ -11,7 +11,7 @@ import os
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from _multitables.index.file_names import one_file_named
+from _multitables.index.file_name import one_file_named
 from _multitables.index.hdf5_file import open_source
 from _multitables.index.version_diff import differing_rows
 from _multitables.index.version_sources import of_version, whole_history

@@ -13,7 +13,6 @@ from __future__ import annotations
 import os
 import posixpath
 import re
-from urllib.parse import unquote, urlsplit
 
 #: Schemes -> what kind of store has such names.
 SCHEMES = {
@@ -104,6 +103,8 @@ def is_below(name: str, folder: str) -> bool:
         return False
     (root, above), (other_root, key) = in_store(folder), in_store(absolute(name))
     is_same = kind_of(folder) == "http" or root == other_root
+    from urllib.parse import unquote
+
     decoded = unquote(key) if kind_of(name) == "http" else key
     leaves = {".", ".."} & set(re.split(r"[/\\]", decoded))
     return is_same and not leaves and key.startswith(f"{above}/" if above else "")
@@ -118,7 +119,7 @@ def in_store(name: str) -> tuple[str, str]:
     """Return the root of an object's store, such as ``s3://bucket``, and its key there."""
     scheme, _, rest = name.partition("://")
     root, _, key = rest.partition("/")
-    if kind_of(name) == "az" and urlsplit(name).scheme in ("az", "adl", "azure"):
+    if kind_of(name) == "az" and scheme.lower() in ("az", "adl", "azure"):
         # az://container/key or, as obstore's names go, az://account/container/key
         return f"{scheme}://{root}", key
     return f"{scheme}://{root}", key

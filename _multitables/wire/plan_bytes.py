@@ -15,16 +15,18 @@ import math
 import os
 import struct
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from _multitables import _core
 from _multitables.index.chunk_index import ChunkIndex, SourceFile
 from _multitables.plan.dataset_table import Dataset, DatasetTable, Records
-from _multitables.plan.stream_plan import ReadPlan
-from _multitables.select.fallback_call import ALL, LibraryCall
-from _multitables.select.selection import DatasetInfo
 from _multitables.wire.request_bytes import encode_rows
+
+if TYPE_CHECKING:
+    from _multitables.plan.stream_plan import ReadPlan
+    from _multitables.select.fallback_call import LibraryCall
 
 #: Not the core's: they tell a core of another layout.
 PLAN_MAGIC = int.from_bytes(b"MTPLAN05", "little")
@@ -248,6 +250,9 @@ def _encode_dataset(dataset: Dataset, source: int, tables: _Tables, call: bytes)
 
 def rows_call(index: ChunkIndex, field: str, open_options: Mapping[str, object]) -> LibraryCall:
     """Return how a library serves rows of a stream; the slice of them comes later."""
+    from _multitables.select.fallback_call import ALL, LibraryCall
+    from _multitables.select.selection import DatasetInfo
+
     info = DatasetInfo(
         filename=index.filename,
         path=index.path,

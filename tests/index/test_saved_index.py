@@ -30,7 +30,7 @@ from _multitables import _core
 from _multitables.index.chunk_index import Fingerprint
 from _multitables.index.open_files import open_file
 from _multitables.index.saved import format as saved_index
-from _multitables.index.saved import metadata as saved_metadata
+from _multitables.index.saved import places as saved_places
 from _multitables.index.saved import writer
 from _multitables.index.saved.metadata import SavedMetadata
 
@@ -360,7 +360,7 @@ def test_all_that_opens_files_uses_the_index(h5: Path, monkeypatch: pytest.Monke
     assert multitables.index_file(h5, progress=False) == f"{h5}.mtidx"
 
     def indexed_only(filename: str, fingerprint: Fingerprint, file: _core.MetadataFile) -> Any:
-        index: Any = saved_metadata.with_saved_index(filename, fingerprint, file)
+        index: Any = saved_places.with_saved_index(filename, fingerprint, file)
         index.file = Unasked(file)
         return index
 

@@ -9,9 +9,7 @@ Law
 
 from __future__ import annotations
 
-import hashlib
 import math
-import os
 import warnings
 from bisect import bisect_right
 from collections import Counter
@@ -47,9 +45,7 @@ from _multitables.index.saved.objects import (
     to_bytes,
 )
 from _multitables.index.saved.owners import ForeignIndexError
-from _multitables.remote.names import is_remote
 
-SUFFIX = ".mtidx"
 #: As many soft links as HDF5 follows on the way to an object.
 MAX_SOFT_LINKS = 16
 #: Shapes and types are shared by many datasets: this many are kept as they were loaded.
@@ -59,20 +55,14 @@ MAX_LOADED = 4096
 MAX_SEARCHES = 100
 
 
-def places(filename: str) -> tuple[str, str]:
-    """Where the index of a file may be: beside it, and in the user's cache directory."""
-    cache = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
-    real = os.fsencode(filename if is_remote(filename) else os.path.realpath(filename))
-    name = f"{hashlib.sha256(real).hexdigest()[:32]}{SUFFIX}"
-    return filename + SUFFIX, os.path.join(cache, "multitables", name)
-
-
-def with_saved_index(
-    filename: str, fingerprint: Fingerprint, file: _core.MetadataFile
+def with_first(
+    found: list[tuple[str, str | None]], fingerprint: Fingerprint, file: _core.MetadataFile
 ) -> _core.MetadataFile:
-    """Put the saved index of a file before it, if there is one for the file as it is."""
-    beside, cached = places(filename)
-    for place, of in ((beside, filename), (cached, None))[is_remote(filename) :]:
+    """Put the first saved index of the file as it is before it.
+
+    Each has the name of the file beside which it lies; None: it is in the cache directory.
+    """
+    for place, of in found:
         try:
             index = saved_format.read(place, fingerprint, of)
         except (DamagedIndexError, ForeignIndexError, OSError) as error:

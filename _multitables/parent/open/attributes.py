@@ -9,7 +9,6 @@ Law
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterator
 from typing import Any
 
@@ -17,6 +16,7 @@ import numpy as np
 
 from _multitables.elements.attribute import decoded
 from _multitables.errors import MissingAttributeError
+from _multitables.index.hdf5_errors import close_matches, did_you_mean
 from _multitables.index.numpy_type import dtype_of
 from _multitables.index.open_files import Place
 from _multitables.parent.open.handle import Handle, asked
@@ -83,11 +83,11 @@ class Attributes(Names):
 
     def _missing(self, name: object) -> MissingAttributeError:
         names, place = list(self), self._place
-        close = difflib.get_close_matches(str(name), map(str, names), 3, 0.5)
+        close = close_matches(str(name), list(map(str, names)))
         there = ", ".join(map(repr, names[:20])) or "nothing"
         return MissingAttributeError(
             f"no attribute {name!r} of {place.path!r} in {place.file.filename!r} (it has {there})",
-            advice=f"Did you mean {' or '.join(map(repr, close))}?" if close else "Check the name",
+            advice=did_you_mean(close) or "Check the name",
             name=name,
             path=place.path,
             filename=place.file.filename,

@@ -13,7 +13,7 @@ from __future__ import annotations
 import contextlib
 import math
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -25,25 +25,24 @@ from _multitables import _core
 from _multitables.elements.empty import Empty
 from _multitables.elements.values import decode
 from _multitables.errors import MultitablesError
-from _multitables.filter_names import name_of
 from _multitables.index.open_files import UNKNOWN
 from _multitables.index.references import RegionReference
-from _multitables.parent.open import filters
 from _multitables.parent.open.conversion import converted, encoding_of
-from _multitables.parent.open.dataset_id import DatasetId
-from _multitables.parent.open.dimensions import Dimensions
+from _multitables.parent.open.filters import Filter, Filtered
 from _multitables.parent.open.handle import asked
 from _multitables.parent.open.objects import Object
 from _multitables.parent.open.read_only import DATASET, writes
 from _multitables.parent.open.reading import Contents
-from _multitables.parent.open.regions import Regions, VDSmap, steps_of_region, virtual_sources
 from _multitables.parent.open.results import new_array
 from _multitables.parent.open.stored_type import StoredType
-from _multitables.parent.open.views import AsStrView, AsTypeView, FieldsView
 from _multitables.select.h5py_grammar import chunk_slices, names_and_items, steps_of
 
 if TYPE_CHECKING:
     from _multitables.parent.batches.batches import Batches
+    from _multitables.parent.open.dataset_id import DatasetId
+    from _multitables.parent.open.dimensions import Dimensions
+    from _multitables.parent.open.regions import Regions, VDSmap
+    from _multitables.parent.open.views import AsStrView, AsTypeView, FieldsView
     from _multitables.parent.stream.stream_queue import StreamQueue
 
 #: Iteration reads whole chunks of about as many bytes at a time.
@@ -55,7 +54,7 @@ MAX_CONTENTS = 1 << 13
 
 
 @writes(*DATASET)
-class Dataset(Object):
+class Dataset(Object, Filtered):
     """A dataset of an open file, which is only read: ``dataset[...]``.
 
     Names, meanings and results are h5py's. Beyond the indexes that h5py takes, NumPy's work:
@@ -79,6 +78,11 @@ class Dataset(Object):
     @cached_property
     def _stored(self) -> dict[str, Any]:
         return self._handle.shared.source.told(self._place)
+
+    @property
+    def _pipeline(self) -> Sequence[Filter]:
+        found: Sequence[Filter] = self._stored["filters"]
+        return found
 
     @cached_property
     def _type(self) -> StoredType:
@@ -146,51 +150,6 @@ class Dataset(Object):
         return asked(decode, self._place, stored, self._type.datatype, self._place.file)[0]
 
     @property
-    def filters(self) -> dict[str, Any]:
-        """h5py's name of each filter, or its number, with its settings or None; in their order."""
-        return filters.settings(self._stored["filters"])
-
-    @property
-    def filter_ids(self) -> tuple[int, ...]:
-        """HDF5's numbers of the filters."""
-        return tuple(found[0] for found in self._stored["filters"])
-
-    @property
-    def filter_names(self) -> tuple[str, ...]:
-        """Names of the filters: those in the file, or else the registered ones."""
-        return tuple(
-            name_of(found[0], found[3].decode("utf-8", "surrogateescape"))
-            for found in self._stored["filters"]
-        )
-
-    @property
-    def compression(self) -> str | None:
-        """``"gzip"``, ``"lzf"``, ``"szip"``, ``"unknown"`` (a plugin's) or None."""
-        return filters.compression(self.filters)
-
-    @property
-    def compression_opts(self) -> Any:
-        """The level of gzip, or the settings of szip."""
-        name = self.compression
-        return None if name is None else self.filters.get(name)
-
-    @property
-    def shuffle(self) -> bool:
-        """Whether bytes are shuffled."""
-        return "shuffle" in self.filters
-
-    @property
-    def fletcher32(self) -> bool:
-        """Whether chunks have a checksum."""
-        return "fletcher32" in self.filters
-
-    @property
-    def scaleoffset(self) -> int | None:
-        """Bits of whole numbers (0: chosen by HDF5), or decimal places of floats, or None."""
-        found = self.filters.get("scaleoffset")
-        return None if found is None else int(found[1])
-
-    @property
     def external(self) -> list[tuple[str, int, int]] | None:
         """Name, offset and size of each file that the elements lie in, or None."""
         files = self._stored["external_files"]
@@ -203,11 +162,15 @@ class Dataset(Object):
 
     def virtual_sources(self) -> list[VDSmap]:
         """Return what it shows, if it is virtual: ``vspace, file_name, dset_name, src_space``."""
+        from _multitables.parent.open.regions import virtual_sources
+
         return virtual_sources(self._place, self._stored)
 
     @property
     def regionref(self) -> Regions:
         """What region references say: ``shape(reference)`` and ``selection(reference)``."""
+        from _multitables.parent.open.regions import Regions
+
         return Regions(self, self._place)
 
     @property
@@ -219,11 +182,15 @@ class Dataset(Object):
     @property
     def id(self) -> DatasetId:
         """How it is stored: its chunks, where they are, and their bytes."""
+        from _multitables.parent.open.dataset_id import DatasetId
+
         return DatasetId(self, self._place, self._stored)
 
     @property
     def dims(self) -> Dimensions:
         """The axes: their labels, and the dimension scales attached to them."""
+        from _multitables.parent.open.dimensions import Dimensions
+
         return Dimensions(self)
 
     def len(self) -> int:
@@ -328,6 +295,8 @@ class Dataset(Object):
 
     def _steps(self, items: tuple[Any, ...]) -> tuple[Any, ...]:
         if len(items) == 1 and isinstance(items[0], RegionReference):
+            from _multitables.parent.open.regions import steps_of_region
+
             self._handle.shared  # noqa: B018 - which is an error once the file is closed
             region, place = items[0], self._place
             offset, told = asked(place.file.metadata.region, place, region.heap, region.number)
@@ -451,6 +420,8 @@ class Dataset(Object):
             return self
         if wanted.kind == "T" and encoding_of(self._dtype) is None:
             raise TypeError(f"only strings can be read as {wanted!r}, this is {self._dtype}")
+        from _multitables.parent.open.views import AsTypeView
+
         return AsTypeView(self, wanted)
 
     def asstr(self, encoding: str | None = None, errors: str = "strict") -> AsStrView:
@@ -471,6 +442,8 @@ class Dataset(Object):
         found = encoding_of(self._dtype)
         if found is None:
             raise TypeError(f"asstr() is for strings, and this dataset has {self._dtype}")
+        from _multitables.parent.open.views import AsStrView
+
         return AsStrView(self, encoding or found, errors)
 
     def fields(self, names: str | Iterable[str]) -> FieldsView:
@@ -481,6 +454,8 @@ class Dataset(Object):
         ValueError
             There are no such fields.
         """
+        from _multitables.parent.open.views import FieldsView
+
         return FieldsView(self, names, self._type.readable[1])
 
     # ---- the fast ways

@@ -12,19 +12,21 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from _multitables.index.file_names import one_file_named
+from _multitables.index.file_name import one_file_named
 from _multitables.index.open_files import OpenFile, Place
-from _multitables.index.versions import VersionKey
 from _multitables.options import FileOptions, check_any_version, checked
 from _multitables.parent.open.dataset import Dataset
 from _multitables.parent.open.group import Group
 from _multitables.parent.open.handle import CLASSES, Handle
 from _multitables.parent.open.objects import Datatype
 from _multitables.parent.open.read_only import refused
-from _multitables.parent.streamer import Streamer
 from _multitables.remote.options import StorageOptions
+
+if TYPE_CHECKING:
+    from _multitables.index.versions import VersionKey
+    from _multitables.parent.streamer import Streamer
 
 
 def open(  # noqa: A001 - as gzip.open and others are called
@@ -164,6 +166,8 @@ class File(Group):
 
         Of a version, its paths are those of the version.
         """
+        from _multitables.parent.streamer import Streamer
+
         self._handle.shared  # noqa: B018
         if self._handle.inside:
             options["root_uep"] = self._handle.inside + options.get("root_uep", "/")

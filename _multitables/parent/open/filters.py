@@ -2,13 +2,15 @@
 
 Law
 ---
-1. Pure: what the core tells of a pipeline in, h5py's values out.
+1. What the core says of a pipeline in, h5py's values out.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
+
+from _multitables.filter_names import name_of
 
 #: id, flags, values and name of one filter, in the order of writing.
 Filter = tuple[int, int, tuple[int, ...], bytes]
@@ -50,3 +52,58 @@ def compression(found: dict[str, Any]) -> str | None:
         if name in found:
             return name
     return "unknown" if set(found) - set(NAMES.values()) else None
+
+
+class Filtered:
+    """What a dataset says of its filters."""
+
+    __slots__ = ()
+
+    @property
+    def _pipeline(self) -> Sequence[Filter]:
+        raise NotImplementedError
+
+    @property
+    def filters(self) -> dict[str, Any]:
+        """h5py's name of each filter, or its number, with its settings or None; in their order."""
+        return settings(self._pipeline)
+
+    @property
+    def filter_ids(self) -> tuple[int, ...]:
+        """HDF5's numbers of the filters."""
+        return tuple(found[0] for found in self._pipeline)
+
+    @property
+    def filter_names(self) -> tuple[str, ...]:
+        """Names of the filters: those in the file, or else the registered ones."""
+        return tuple(
+            name_of(found[0], found[3].decode("utf-8", "surrogateescape"))
+            for found in self._pipeline
+        )
+
+    @property
+    def compression(self) -> str | None:
+        """``"gzip"``, ``"lzf"``, ``"szip"``, ``"unknown"`` (a plugin's) or None."""
+        return compression(self.filters)
+
+    @property
+    def compression_opts(self) -> Any:
+        """The level of gzip, or the settings of szip."""
+        name = self.compression
+        return None if name is None else self.filters.get(name)
+
+    @property
+    def shuffle(self) -> bool:
+        """Whether bytes are shuffled."""
+        return "shuffle" in self.filters
+
+    @property
+    def fletcher32(self) -> bool:
+        """Whether chunks have a checksum."""
+        return "fletcher32" in self.filters
+
+    @property
+    def scaleoffset(self) -> int | None:
+        """Bits of whole numbers (0: chosen by HDF5), or decimal places of floats, or None."""
+        found = self.filters.get("scaleoffset")
+        return None if found is None else int(found[1])

@@ -12,7 +12,6 @@ Law
 from __future__ import annotations
 
 import contextlib
-import fnmatch
 import itertools
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -28,7 +27,6 @@ from _multitables.parent.open.mapping import Names, encoded
 from _multitables.parent.open.objects import Object, joined, shown
 from _multitables.parent.open.read_only import GROUP, refused, writes
 from _multitables.parent.open.visits import Link, links_below, objects_below, sorted_links
-from _multitables.tree import one_path
 
 
 @writes(*GROUP)
@@ -292,11 +290,15 @@ class Group(Object, Names):
         >>> for signal in file.walk("/shots/*/signals/*"):  # doctest: +SKIP
         ...     print(signal.name, signal.shape)
         """
+        from _multitables.tree import one_path
+
         pattern = one_path(pattern)
         parts = [part for part in pattern.split("/") if part not in ("", ".")]
         return (self.file if pattern.startswith("/") else self)._matching(parts)
 
     def _matching(self, parts: list[str]) -> Iterator[Any]:
+        import fnmatch
+
         if not parts:
             yield self
         elif parts[:2] == ["**", "**"]:

@@ -21,7 +21,7 @@ import os
 import posixpath
 import weakref
 from collections.abc import Callable
-from typing import Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from _multitables import _core
 from _multitables.errors import FileChangedError
@@ -30,12 +30,12 @@ from _multitables.index.chunk_index import Fingerprint
 from _multitables.index.hdf5_file import Source
 from _multitables.index.open_files import UNKNOWN, OpenFile, OpenFiles, Place
 from _multitables.index.open_options import OpenOptions
-from _multitables.index.version_sources import of_version
 from _multitables.options import CheckedVersion, FileOptions
-from _multitables.parent.open.library import Library
 from _multitables.parent.open.reading import Contents
-from _multitables.parent.readers.local_rows import local_reader
 from _multitables.remote.names import absolute
+
+if TYPE_CHECKING:
+    from _multitables.parent.open.library import Library
 
 _T = TypeVar("_T")
 _shared: weakref.WeakValueDictionary[Any, Shared] = weakref.WeakValueDictionary()
@@ -51,11 +51,10 @@ class Shared:
         self.options = options
         #: Indexes datasets.
         self.source = Source(files.main.filename, open_options(options), files)
-        #: Reads what the core does not.
-        self.library = Library(files.main.filename, options.trusted)
         #: File and offset of a dataset -> what reads it.
         self.contents: dict[tuple[str, int | str], Contents] = {}
         self._reader: _core.LocalReader | None = None
+        self._library: Library | None = None
 
     def __del__(self) -> None:
         if "files" in self.__dict__:  # an interrupt may have come before
@@ -66,9 +65,21 @@ class Shared:
         """The threads that read, and the cache; made when they are needed first."""
         found = self._reader
         if found is None:
+            from _multitables.parent.readers.local_rows import local_reader
+
             found = local_reader(self.options.n_threads, self.options.cache_bytes)
             self._reader = found
         return found
+
+    @property
+    def library(self) -> Library:
+        """Reads what the core does not; few files need it."""
+        if self._library is None:
+            from _multitables.parent.open.library import Library
+
+            made = Library(self.files.main.filename, self.options.trusted)
+            self._library = self._library or made
+        return self._library
 
 
 def open_options(options: FileOptions, directory: str = "") -> OpenOptions:
@@ -113,6 +124,8 @@ class Handle:
         self.main: OpenFile = self._shared.files.main
         self.root: Place = self._shared.files.root
         if version is not None:
+            from _multitables.index.version_sources import of_version
+
             self.root = of_version(self._shared.source, version).find("/")
         #: What reads datasets, as long as the handle is open.
         self.contents = self._shared.contents

@@ -12,7 +12,7 @@ Law
 from __future__ import annotations
 
 import posixpath
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -20,11 +20,13 @@ from _multitables.errors import MultitablesError
 from _multitables.index.numpy_type import dtype_of
 from _multitables.index.open_files import UNKNOWN, Place
 from _multitables.index.references import Reference
-from _multitables.parent.open.attributes import Attributes
 from _multitables.parent.open.handle import Handle, asked
 from _multitables.parent.open.links import text
 from _multitables.parent.open.mapping import encoded
 from _multitables.parent.open.visits import objects_below, stored_links
+
+if TYPE_CHECKING:
+    from _multitables.parent.open.attributes import Attributes
 
 Name = str | bytes | None
 
@@ -55,6 +57,8 @@ class Object:
         """The attributes: a read-only mapping by name."""
         self._handle.shared  # noqa: B018 - which is an error once the file is closed
         if self._attributes is None:
+            from _multitables.parent.open.attributes import Attributes
+
             self._attributes = Attributes(self._handle, self._place)
         return self._attributes
 

@@ -14,7 +14,8 @@ from __future__ import annotations
 import itertools
 import math
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -27,18 +28,16 @@ from _multitables.index.element_type import FieldType, flat
 from _multitables.index.hdf5_file import Source
 from _multitables.index.numpy_type import Datatype, Unsupported, numpy_dtype
 from _multitables.index.open_files import Place
-from _multitables.parent.open.library import Library
 from _multitables.parent.open.results import new_array
-from _multitables.parent.readers import error_report
-from _multitables.parent.readers.place import place_of_request
 from _multitables.plan.dataset_table import DatasetTable, lookup_table
 from _multitables.select.h5py_grammar import Names
-from _multitables.select.hyperslab import Hyperslab
-from _multitables.select.lazy_view import Range
-from _multitables.select.normalize import slab_of
-from _multitables.select.selection import DatasetInfo, Step
 from _multitables.wire.plan_bytes import encode_datasets
 from _multitables.wire.request_bytes import encode_hyperslab
+
+if TYPE_CHECKING:
+    from _multitables.parent.open.library import Library
+    from _multitables.select.hyperslab import Hyperslab
+    from _multitables.select.selection import DatasetInfo, Step
 
 Array = npt.NDArray[Any]
 
@@ -117,14 +116,20 @@ class Contents:
         whole = self._made(index)
         self._parts = {"": whole}
         self._reason = whole.reason
-        self._info = self._described(index.dtype, dims + index.shape[len(index.dims) :])
+        self._like = index.dtype, dims + index.shape[len(index.dims) :]
         #: What reads whole rows, with their number, shape and dtype. None: they are decoded after
         #: it, or a library reads them.
         self.rows: tuple[_core.LocalDataset, int, tuple[int, ...], np.dtype[Any]] | None = None
         if whole.core is not None and self._is_direct and dims and 0 not in index.shape:
             self.rows = whole.core, dims[0], index.shape[1:], index.dtype
 
+    @cached_property
+    def _info(self) -> DatasetInfo:
+        return self._described(*self._like)
+
     def _described(self, dtype: np.dtype[Any], shape: tuple[int, ...]) -> DatasetInfo:
+        from _multitables.select.selection import DatasetInfo
+
         return DatasetInfo(
             filename=self._place.file.filename,
             path=self._place.path,
@@ -170,6 +175,8 @@ class Contents:
             try:
                 return self._natively(steps, names, out)
             except _core.ReadFailed as failure:
+                from _multitables.parent.readers import error_report
+
                 record = error_report.Record.of(failure.args)
                 if record.kind != "filter_unknown":
                     raise self.error(failure) from None
@@ -210,6 +217,8 @@ class Contents:
         self, info: DatasetInfo, steps: tuple[Step, ...]
     ) -> tuple[Hyperslab, tuple[Step, ...]]:
         """Part steps into what the core does at once, and what is left for NumPy."""
+        from _multitables.select.normalize import Range, slab_of
+
         try:
             slab = slab_of(info, steps)
         except KeyError as error:
@@ -223,6 +232,9 @@ class Contents:
 
     def error(self, failure: _core.ReadFailed) -> Exception:
         """Return what a `Reader` would raise for a failure of the core."""
+        from _multitables.parent.readers import error_report
+        from _multitables.parent.readers.place import place_of_request
+
         part, record = self._parts[""], error_report.Record.of(failure.args)
         chunk = None
         if part.core is not None and record.chunk is not None:

@@ -10,7 +10,7 @@ Law
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -29,7 +29,9 @@ from _multitables.index.numpy_type import (
 )
 from _multitables.index.open_files import UNKNOWN, Place
 from _multitables.parent.open.handle import asked
-from _multitables.select.h5py_grammar import Names
+
+if TYPE_CHECKING:
+    from _multitables.select.h5py_grammar import Names
 
 
 class StoredType:

@@ -17,8 +17,6 @@ from _multitables.errors import SharedMemoryError, UnsupportedDatasetError
 from _multitables.index import hdf5_errors
 from _multitables.index.chunk_index import ChunkIndex
 from _multitables.machine import available_cores
-from _multitables.parent.readers import error_report
-from _multitables.parent.readers.place import place_of_request
 from _multitables.plan.dataset_table import lookup_table
 from _multitables.wire.plan_bytes import encode_datasets
 
@@ -80,6 +78,9 @@ class LocalRows:
         try:
             self._core.read_rows(begin, 1, end - begin, out)
         except _core.ReadFailed as failure:
+            from _multitables.parent.readers import error_report
+            from _multitables.parent.readers.place import place_of_request
+
             record = error_report.Record.of(failure.args)
             chunk = None if record.chunk is None else self._core.chunk(record.chunk)
             place = place_of_request(self._table.of_chunk(record.chunk), chunk)

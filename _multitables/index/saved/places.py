@@ -1,0 +1,61 @@
+"""Where the saved index of a file may be, and whether there is one.
+
+Law
+---
+1. Most files have none: what reads one is imported when the first is there.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from _multitables.remote.names import is_remote
+
+if TYPE_CHECKING:
+    from _multitables import _core
+    from _multitables.index.chunk_index import Fingerprint
+
+SUFFIX = ".mtidx"
+
+
+def cache_folder() -> str:
+    """Return the user's cache directory for indexes, which need not exist."""
+    cache = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    return os.path.join(cache, "multitables")
+
+
+def places(filename: str) -> tuple[str, str]:
+    """Where the index of a file may be: beside it, and in the user's cache directory."""
+    import hashlib
+
+    real = os.fsencode(filename if is_remote(filename) else os.path.realpath(filename))
+    name = f"{hashlib.sha256(real).hexdigest()[:32]}{SUFFIX}"
+    return filename + SUFFIX, os.path.join(cache_folder(), name)
+
+
+def with_saved_index(
+    filename: str, fingerprint: Fingerprint, file: _core.MetadataFile
+) -> _core.MetadataFile:
+    """Put the saved index of a file before it, if there is one for the file as it is."""
+    is_beside = not is_remote(filename) and _may_exist(filename + SUFFIX)
+    if not is_beside and not _may_exist(cache_folder()):
+        return file
+    beside, cached = places(filename)
+    found: list[tuple[str, str | None]] = [(beside, filename)] if is_beside else []
+    if _may_exist(cached):
+        found.append((cached, None))
+    if not found:
+        return file
+    from _multitables.index.saved.metadata import with_first
+
+    return with_first(found, fingerprint, file)
+
+
+def _may_exist(name: str) -> bool:
+    """Whether there is such a file, or none can be seen to be missing."""
+    try:
+        os.lstat(name)
+    except OSError as error:  # what opens it says what else is wrong
+        return not isinstance(error, FileNotFoundError)
+    return True
