@@ -197,6 +197,7 @@ class Runner:
     seed: int
     _process: subprocess.Popen[str] | None = None
     _said: int = 0
+    _unread: bytes = b""
     _mark: str = field(default_factory=lambda: uuid.uuid4().hex)
     _variables: dict[str, str] = field(default_factory=dict)
 
@@ -263,16 +264,22 @@ class Runner:
                     stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True,
                     start_new_session=True,
                 )  # fmt: skip
-            self._said = 0
+            self._said, self._unread = 0, b""
         return self._process
 
     def _hear(self, seconds: float) -> dict[str, Any] | None:
         """The next line of the program; None if none comes."""
         assert self._process is not None
         assert self._process.stdout is not None
-        ready, _, _ = select.select([self._process.stdout], [], [], seconds)
-        line = self._process.stdout.readline() if ready else ""
-        return json.loads(line) if line else None
+        pipe = self._process.stdout.fileno()  # a file's buffer may have a line that no select sees
+        while b"\n" not in self._unread:
+            ready, _, _ = select.select([pipe], [], [], seconds)
+            piece = os.read(pipe, 1 << 16) if ready else b""
+            if not piece:
+                return None
+            self._unread += piece
+        line, _, self._unread = self._unread.partition(b"\n")
+        return dict(json.loads(line))
 
     def _printed(self) -> str:
         text = (self.folder / "stderr").read_text(errors="replace")
