@@ -104,15 +104,8 @@ def plan_batches(
     datasets = table.datasets
     n_windows = sum(-(-(end - begin) // order.window_rows) + 1 for begin, end in ranges)
     check_plan(datasets[lead], n_windows * len(datasets), len(table.chunks), memory_limit_bytes)
-    windows = _windows(ranges, order.window_rows)
+    windows = _order_windows(ranges, order, batch_size, row_bytes, len(indexes))
     window = int(windows[:, 1].max(initial=1))
-    n_rows, n_datasets = order.n_rows, len(indexes)
-    by_rows = order.shuffle == FULL and goes_by_rows(n_rows, order.window_rows, n_datasets)
-    if by_rows and not goes_by_rows(n_rows, window, n_datasets):
-        # A rank's part, or the rest of an epoch: readers hold places, as `order_of` did not expect.
-        most = max(batch_size, order.window_rows * row_bytes // sizes.PLACE_BYTES)
-        windows = _windows(ranges, min(most, order.window_rows), order.window_rows)
-        window = int(windows[:, 1].max(initial=1))
     alone = (
         order.shuffle == WINDOW
         and row_bytes <= sizes.SMALL_ROW_BYTES
@@ -123,17 +116,9 @@ def plan_batches(
     tasks = _tasks(datasets, windows, order, n_readers, alone, memory_limit_bytes)
     tape_rows = ENDLESS if epochs is None and rows else rows * (epochs or 1)
     least = window + 2 * n_consumers * batch_size
-    # Behind the window that is delivered there is one in the making, or there is work for all; of
-    # short ones there are more, or the parent would be woken for each (but no epoch more).
-    many = 1 if order.shuffle == FULL else sizes.RING_BYTES // max(1, window * row_bytes) - 1
-    many = min(many, rows // window)
-    capacity = least + window * max(n_readers if alone else 1, many)
-    if order.shuffle == CHUNKS:
-        capacity = max(capacity, least + min(n_readers * order.chunk_rows, rows))
-    each = reader_bytes(indexes, direct)
-    if each and order.shuffle != FULL:  # whose memory is what the user allowed
-        in_flight = each * n_readers // max(1, row_bytes)
-        capacity = max(capacity, least + min(in_flight, rows))  # no more than an epoch ahead
+    in_flight = reader_bytes(indexes, direct) * n_readers // max(1, row_bytes)
+    more = _rows_ahead(order, window, rows, row_bytes, n_readers, in_flight, alone)
+    capacity = least + more
     if read_ahead is not None:
         capacity = max(least, read_ahead * batch_size)
     capacity = max(min(capacity, tape_rows), batch_size, 1)
@@ -154,6 +139,42 @@ def plan_batches(
         cache_bytes=sizes.KEEP_BYTES,
         n_consumers=n_consumers,
     )
+
+
+def _order_windows(
+    ranges: Ranges, order: OrderWords, batch_size: int, row_bytes: int, n_datasets: int
+) -> np.ndarray[tuple[int, int], np.dtype[np.uint64]]:
+    """Return the windows of an order, or less than these where readers hold places of rows."""
+    windows = _windows(ranges, order.window_rows)
+    by_rows = order.shuffle == FULL and goes_by_rows(order.n_rows, order.window_rows, n_datasets)
+    if not by_rows or goes_by_rows(order.n_rows, int(windows[:, 1].max(initial=1)), n_datasets):
+        return windows
+    # A rank's part, or the rest of an epoch: `order_of` did not expect that.
+    most = max(batch_size, order.window_rows * row_bytes // sizes.PLACE_BYTES)
+    return _windows(ranges, min(most, order.window_rows), order.window_rows)
+
+
+def _rows_ahead(
+    order: OrderWords,
+    window: int,
+    rows: int,
+    row_bytes: int,
+    n_readers: int,
+    in_flight: int,
+    alone: bool,
+) -> int:
+    """Return how many rows the ring has beside the window and the batches that are delivered.
+
+    There is a window in the making, or work for all readers. Of short windows there are more, or
+    the parent would be woken for each. No epoch is read further ahead than the next.
+    """
+    many = 1 if order.shuffle == FULL else sizes.RING_BYTES // max(1, window * row_bytes) - 1
+    ahead = window * max(n_readers if alone else 1, min(many, rows // window))
+    if order.shuffle == CHUNKS:
+        ahead = max(ahead, min(n_readers * order.chunk_rows, rows))
+    if order.shuffle != FULL:  # whose memory is what the user allowed
+        ahead = max(ahead, min(in_flight, rows))
+    return ahead
 
 
 def _check_order(

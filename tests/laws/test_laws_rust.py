@@ -1,7 +1,7 @@
 """The laws of the core's house, read off its sources.
 
-1. One rule for each folder of core/src: which others it may see, by its `crate::` paths. Tests and
-   their fixtures may see everything.
+1. One rule for each folder of core/src: which others it may see, by its `crate::` paths. Files see
+   each other in no circle, inside a folder neither. Tests and their fixtures may see everything.
 2. Only py knows Python; only os and fetch make system calls.
 3. Each `unsafe` has its reason beside it. What lies in memory that other processes may write is all
    atomics.
@@ -11,7 +11,9 @@
 
 from __future__ import annotations
 
+import graphlib
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -74,12 +76,13 @@ if not CORE.is_dir():
 
 def is_test(path: Path) -> bool:
     """Whether all of a file is compiled for tests only."""
-    parts = path.relative_to(CORE).with_suffix("").parts
+    parts = path.relative_to(CORE.parent).with_suffix("").parts[1:]
     tests = {"tests", "ring_stress", "races", "shuffle_tasks"} | LOOSE
     return not tests.isdisjoint(parts)
 
 
 FILES = [path for path in sorted(CORE.rglob("*.rs")) if not is_test(path)]
+INFLATE = CORE.parent / "multi_inflate" / "src"
 
 
 def code(path: Path) -> str:
@@ -178,7 +181,7 @@ def old_words(path: Path) -> set[str]:
 def test_nobody_says_the_old_words() -> None:
     found = {
         (path.relative_to(CORE.parent).as_posix(), word)
-        for path in [*CORE.rglob("*.rs"), *(CORE.parent / "multi_inflate").rglob("*.rs")]
+        for path in [*CORE.rglob("*.rs"), *INFLATE.parent.rglob("*.rs")]
         for word in old_words(path)
     }
     assert sorted(found) == [], f"the field's words are {OLD_WORDS}"
@@ -219,7 +222,7 @@ def without_reason(text: str) -> list[int]:
 def test_each_unsafe_has_its_reason() -> None:
     assert without_reason("let x = 1;\nunsafe { f(x) };") == [2]
     assert without_reason("// SAFETY: so.\nlet x =\n    unsafe { f(x) };") == []
-    for path in [*CORE.rglob("*.rs"), *(CORE.parent / "multi_inflate").rglob("*.rs")]:
+    for path in [*CORE.rglob("*.rs"), *INFLATE.parent.rglob("*.rs")]:
         assert without_reason(path.read_text(encoding="utf-8")) == [], path
 
 
@@ -236,5 +239,123 @@ def test_memory_that_others_write_is_atomics() -> None:
 
 
 def test_files_are_not_too_long() -> None:
-    for path in [*CORE.rglob("*.rs"), *(CORE.parent / "multi_inflate").rglob("*.rs")]:
+    for path in [*CORE.rglob("*.rs"), *INFLATE.parent.rglob("*.rs")]:
         assert len(path.read_text(encoding="utf-8").splitlines()) <= 500, path
+
+
+Module = tuple[str, ...]
+
+
+def use_paths(tree: str) -> Iterator[str]:
+    """Every path of a `use`, without its braces and new names."""
+    branches = re.fullmatch(r"((?:\w+::)*)\{(.*)\}", tree.strip(), flags=re.S)
+    if not branches:
+        yield re.sub(r"\s+as\s+\w+$", "", tree.strip())
+        return
+    start, depth = 0, 0
+    for at, letter in enumerate(branches[2] + ","):
+        depth += (letter == "{") - (letter == "}")
+        if letter == "," and depth == 0:
+            branch, start = branches[2][start:at], at + 1
+            if branch.strip():
+                yield from (branches[1] + path for path in use_paths(branch))
+
+
+class Paths:
+    """Which files of a crate see which others, by the paths that stand in them.
+
+    What a file passes on (`pub use`) is seen where it is defined. Methods that a file adds to
+    another's type are seen nowhere.
+    """
+
+    def __init__(self, crate: Path, files: list[Path]) -> None:
+        self.files: dict[Module, str] = {}
+        for path in files:
+            parts = path.relative_to(crate).with_suffix("").parts
+            self.files[parts[:-1] if parts[-1] in ("mod", "lib") else parts] = code(path)
+        self.passed_on: dict[Module, Module] = {}
+        for module, text in self.files.items():
+            for tree in re.findall(r"\bpub(?:\([\w ]+\))? use ([^;]+);", text):
+                for path in use_paths(tree):
+                    if whole := self.whole(path, module):
+                        self.passed_on[(*module, whole[-1])] = whole
+
+    def whole(self, path: str, module: Module) -> Module | None:
+        """Return a path from the crate's root on. None: it is another crate's."""
+        first, *rest = path.split("::")
+        at = list(module)
+        while first == "super" or first == "self":
+            if first == "super":
+                at.pop()
+            first, *rest = rest or [""]
+        if first == "crate":
+            return tuple(rest)
+        is_near = at != list(module) or path.startswith("self") or (*module, first) in self.files
+        return (*at, first, *rest) if is_near else None
+
+    def defined_in(self, path: Module) -> Module | None:
+        """Return the module of the file that defines what a whole path names."""
+        lengths = range(len(path), -1, -1)
+        for length in lengths:
+            if known := self.passed_on.get(path[:length]):
+                return self.defined_in(known + path[length:])
+        return next((path[:length] for length in lengths if path[:length] in self.files), None)
+
+    def seen_by(self, module: Module) -> set[Module]:
+        text = re.sub(r"\bpub(?:\([\w ]+\))? use [^;]+;|pub\(in [\w:]+\)", "", self.files[module])
+        paths = [path for tree in re.findall(r"\buse ([^;]+);", text) for path in use_paths(tree)]
+        text = re.sub(r"\buse [^;]+;", "", text)
+        paths += re.findall(r"(?<![\w:.])(\w+(?:::\w+)+)", text)
+        whole = [found for path in paths if (found := self.whole(path, module))]
+        seen = {other for path in whole if (other := self.defined_in(path))}
+        return seen - {module}
+
+    def check(self) -> None:
+        """Raise a CycleError that names the files of a circle, if there is one."""
+        graph = {module: self.seen_by(module) for module in self.files}
+        list(graphlib.TopologicalSorter(graph).static_order())
+
+
+@pytest.mark.parametrize("crate", [CORE, INFLATE], ids=["core", "multi_inflate"])
+def test_no_files_see_each_other_in_a_circle(crate: Path) -> None:
+    files = [path for path in sorted(crate.rglob("*.rs")) if not is_test(path)]
+    paths = Paths(crate, [crate / "lib.rs", *files])
+    assert any(paths.seen_by(module) for module in paths.files)
+    paths.check()
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["use crate::b::{c::{self, C}, D as E};", "pub fn f() -> super::b::C {}", "use crate::C;"],
+)
+def test_a_circle_is_seen(tmp_path: Path, path: str) -> None:
+    (tmp_path / "b").mkdir()
+    for name, text in {
+        "lib.rs": "pub use b::c::C;",
+        "a.rs": f"{path}\npub struct A;",
+        "b/mod.rs": "mod c;\npub use c::C;",
+        "b/c.rs": "use crate::a::A;\npub struct C;",
+    }.items():
+        (tmp_path / name).write_text(text)
+    paths = Paths(tmp_path, sorted(tmp_path.rglob("*.rs")))
+    with pytest.raises(graphlib.CycleError, match="'a'"):
+        paths.check()
+
+
+#: From its name to its closing brace, of formatted code.
+FUNCTION = r"^( *)(?:[a-z]\S* )*fn (\w+)(?:(?!;\n).)*?\{\n.*?^\1\}$"
+
+
+def long_functions(text: str, most: int = 80) -> list[str]:
+    """The functions that have more lines than this."""
+    functions = re.finditer(FUNCTION, text, flags=re.M | re.S)
+    return [found[2] for found in functions if found[0].count("\n") >= most]
+
+
+def test_functions_are_not_too_long() -> None:
+    text = "impl A {\n    pub(super) fn f(\n        a: [u8; 4],\n    ) {\n        a\n    }\n}\n"
+    assert long_functions(text, most=4) == ["f"]
+    assert long_functions(text, most=5) == []
+    files = [*FILES, *(path for path in INFLATE.rglob("*.rs") if not is_test(path))]
+    for path in files:
+        assert long_functions(code(path)) == [], path
