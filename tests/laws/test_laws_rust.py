@@ -276,8 +276,8 @@ class Paths:
         self.passed_on: dict[Module, Module] = {}
         for module, text in self.files.items():
             for tree in re.findall(r"\bpub(?:\([\w ]+\))? use ([^;]+);", text):
-                for path in use_paths(tree):
-                    if whole := self.whole(path, module):
+                for named in use_paths(tree):
+                    if whole := self.whole(named, module):
                         self.passed_on[(*module, whole[-1])] = whole
 
     def whole(self, path: str, module: Module) -> Module | None:
