@@ -12,7 +12,7 @@
 #     relay.py               the client in a fork, which asks another process
 #     relay_process.py       that process
 #     failures.py            what a store did wrong: named, and as an exception
-#   options.py               the options of each entry point: defaults, limits, checks
+#   options.py               options: defaults, limits, checks; those of `open`
 #   sizes.py                 sizes that the library chooses
 #   tree.py                  one array, or a tuple or dict of them, and their paths
 #   machine.py               the cores and the memory that this process may use
@@ -30,6 +30,7 @@
 #     virtual_sources.py     where they are
 #     kept_source.py         a file that is opened again and again
 #     stored_files.py        a file by its name, here or in a store: what identifies it
+#     stored_objects.py      objects of stores, asked for
 #     whole_object.py        the metadata of an object, and its index
 #     open_files.py          files that are open, and the objects that paths lead to
 #     reach.py               which files a file may lead to
@@ -42,6 +43,7 @@
 #     numpy_type.py          HDF5 type -> the NumPy dtype of its elements
 #     element_type.py        the same, and what makes delivered elements of stored ones
 #     saved/                 the index of a file, saved in another one
+#       places.py            where it may be
 #       format.py            the bytes of it, written and read
 #       owners.py            who may have written it
 #       objects.py           what is saved of each object, in both directions
@@ -73,6 +75,7 @@
 #     fallback_call.py       selection -> what a library is asked
 #     normalize.py           selection -> native, for a library, or refused
 #   plan/                    what is to be read, and where it goes (pure)
+#     reader_options.py      the options of what readers read
 #     dataset_table.py       the datasets of a plan, and their stored chunks
 #     tasks.py               which rows and chunks a reader claims at once
 #     stream_plan.py         indexes + options -> ReadPlan

@@ -15,11 +15,12 @@ from hypothesis import strategies as st
 import multitables
 from _multitables import machine, options
 from _multitables.index.open_options import normal_path, parse_open_options
+from _multitables.plan import reader_options
 
 
-def checked(**given: Any) -> options.StreamOptions:
+def checked(**given: Any) -> reader_options.StreamOptions:
     return options.checked(
-        options.StreamOptions,
+        reader_options.StreamOptions,
         **{
             "n_procs": None,
             "read_ahead": None,
@@ -38,7 +39,7 @@ def checked(**given: Any) -> options.StreamOptions:
 
 def test_defaults(monkeypatch: pytest.MonkeyPatch) -> None:
     for cores, procs in ((1, 1), (3, 3), (4, 4), (64, 4)):
-        monkeypatch.setattr(options, "available_cores", lambda cores=cores: cores)
+        monkeypatch.setattr(reader_options, "available_cores", lambda cores=cores: cores)
         found = checked()
         assert found.n_procs == procs
         assert found.read_ahead is None
@@ -95,23 +96,25 @@ def test_caches_are_a_small_share_of_the_memory(monkeypatch: pytest.MonkeyPatch)
         (16384 * mib, 1, 512 * mib),
         (1 << 62, 2, 512 * mib),
     ):
-        monkeypatch.setattr(options, "available_bytes", lambda available=available: available)
+        monkeypatch.setattr(
+            reader_options, "available_bytes", lambda available=available: available
+        )
         given = {
             "n_procs": procs,
             "memory_limit_bytes": None,
             "library_timeout_seconds": None,
             "trusted": True,
         }
-        found = options.checked(options.ReaderOptions, **given, cache_limit_bytes=None)
-        assert found.cache_bytes == want
-        assert options.checked(options.ReaderOptions, **given, cache_limit_bytes=5).cache_bytes == 5
+        for limit, least in ((None, want), (5, 5)):
+            given["cache_limit_bytes"] = limit
+            assert options.checked(reader_options.ReaderOptions, **given).cache_bytes == least
 
 
 def test_the_memory_of_a_shuffle_follows_what_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
     for limit, want in ((0, 1), (300 << 20, 256 << 20), (1 << 40, 512 << 20)):
-        monkeypatch.setattr(options, "memory_limit_bytes", lambda limit=limit: limit)
-        assert options._shuffle_memory("memory_limit_bytes", None) == want
-        assert options._shuffle_memory("memory_limit_bytes", 5) == 5
+        monkeypatch.setattr(reader_options, "memory_limit_bytes", lambda limit=limit: limit)
+        assert reader_options._shuffle_memory("memory_limit_bytes", None) == want
+        assert reader_options._shuffle_memory("memory_limit_bytes", 5) == 5
 
 
 def test_the_cache_of_handles_is_a_smaller_share(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 
-from _multitables import _core, options
+from _multitables import _core
 from _multitables.errors import UnsupportedDatasetError
 from _multitables.index import device
 from _multitables.index.chunk_index import ChunkIndex
@@ -23,6 +23,7 @@ from _multitables.parent.readers import error_report
 from _multitables.parent.readers.place import place_of
 from _multitables.parent.readers.supervisor import Readers
 from _multitables.parent.stream.open_stream import control_bytes, ring_shortage
+from _multitables.plan import reader_options
 from _multitables.plan.stream_plan import ReadPlan, plan_reads
 from _multitables.remote.options import StorageOptions
 from _multitables.tree import one_path
@@ -62,7 +63,7 @@ def measure_limit(
     CorruptChunkError, FileChangedError, ReaderDiedError, ...
         As a stream raises them.
     """
-    n_procs, direct = options.check_procs("n_procs", n_procs), bool(direct)
+    n_procs, direct = reader_options.check_procs("n_procs", n_procs), bool(direct)
     name, _ = one_file_named(filename, "measure_limit", StorageOptions())
     with open_source(name, {}) as source:
         index = source.index(one_path(path), None)

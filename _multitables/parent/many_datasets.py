@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from _multitables.options import CollectionOptions, ColumnOptions, check_names, checked
+from _multitables.options import check_names, checked
 from _multitables.parent.collection.collection import Collection
 from _multitables.parent.collection.open_items import ItemSpec
 from _multitables.parent.columns.columns import Columns
@@ -18,6 +18,7 @@ from _multitables.parent.columns.open_columns import open_columns
 from _multitables.parent.ranks import Rank, ranks
 from _multitables.parent.stream.open_stream import DataSpec
 from _multitables.parent.streamer_base import StreamerBase
+from _multitables.plan.reader_options import CollectionOptions, ColumnOptions
 from _multitables.tree import one_path
 
 

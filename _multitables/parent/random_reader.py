@@ -25,6 +25,7 @@ from _multitables.parent.random.request import Request
 from _multitables.parent.random.service import Service
 from _multitables.parent.random.stage import Stage, StagePool
 from _multitables.parent.titles import count, file_title
+from _multitables.plan import reader_options
 from _multitables.select.normalize import whole_rows
 from _multitables.select.selection import Selection
 from _multitables.tree import one_path
@@ -102,7 +103,7 @@ class Reader:
         **kw_args: Any,
     ) -> None:
         wanted = options.checked(
-            options.ReaderOptions,
+            reader_options.ReaderOptions,
             n_procs=n_procs,
             memory_limit_bytes=memory_limit_bytes,
             cache_limit_bytes=cache_limit_bytes,

@@ -9,7 +9,6 @@ Law
 from __future__ import annotations
 
 from _multitables.errors import OptionsError, UnsupportedDatasetError
-from _multitables.options import StreamOptions
 from _multitables.parent.ragged.open_rows import open_rows
 from _multitables.parent.ragged.ragged_queue import RaggedQueue
 from _multitables.parent.ragged.start_rows import start_rows, stream_plan
@@ -25,6 +24,7 @@ from _multitables.parent.stream.open_versions import start_versions
 from _multitables.parent.stream.stream_queue import StreamQueue
 from _multitables.plan.batch_plan import plan_batches
 from _multitables.plan.dataset_table import lead_of
+from _multitables.plan.reader_options import StreamOptions
 from _multitables.plan.row_order import file_order
 from _multitables.plan.row_subset import subset_of
 from _multitables.plan.stream_plan import ReadPlan

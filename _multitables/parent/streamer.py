@@ -18,14 +18,7 @@ from _multitables.errors import OptionsError, QueueClosed
 from _multitables.index.file_name import Filename
 from _multitables.index.kept_source import KeptSource
 from _multitables.index.versions import VersionKey, VersionKeys
-from _multitables.options import (
-    BatchOptions,
-    CheckedVersion,
-    StreamerOptions,
-    StreamOptions,
-    check_any_version,
-    checked,
-)
+from _multitables.options import CheckedVersion, check_any_version, checked
 from _multitables.parent.batches.batches import Batches
 from _multitables.parent.dependents import Dependents
 from _multitables.parent.many_datasets import ManyDatasets
@@ -37,6 +30,7 @@ from _multitables.parent.stream.open_stream import DataSpec
 from _multitables.parent.stream.row_generator import iterate_rows
 from _multitables.parent.stream.stream_queue import StreamQueue
 from _multitables.parent.titles import count, file_title
+from _multitables.plan.reader_options import BatchOptions, StreamerOptions, StreamOptions
 from _multitables.tree import Joined, Paths, structure_of
 
 

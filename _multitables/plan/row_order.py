@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 from _multitables import _core, options, sizes
 from _multitables.index.chunk_index import ChunkIndex
+from _multitables.plan import reader_options
 from _multitables.plan.dataset_table import lead_of
 from _multitables.plan.row_subset import Subset
 
@@ -69,7 +70,7 @@ def chunk_rows(index: ChunkIndex) -> int:
 
 
 def order_of(
-    indexes: Sequence[ChunkIndex], subset: Subset, wanted: options.BatchOptions
+    indexes: Sequence[ChunkIndex], subset: Subset, wanted: reader_options.BatchOptions
 ) -> OrderWords:
     """Return the order of epoch 0; others differ in `first_epoch` only."""
     kind = options.SHUFFLES.index(wanted.shuffle)

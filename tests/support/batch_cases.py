@@ -18,8 +18,9 @@ from plans import NATIVE, an_index
 
 from _multitables import options
 from _multitables.index.chunk_index import ChunkIndex
-from _multitables.options import BatchOptions, checked
+from _multitables.options import checked
 from _multitables.plan.batch_plan import plan_batches
+from _multitables.plan.reader_options import BatchOptions
 from _multitables.plan.row_order import FILE_ORDER, OrderWords, order_of
 from _multitables.plan.row_subset import subset_of
 from _multitables.plan.sharding import Shard, shard_of

@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from _multitables import _core, options
 from _multitables.errors import ClosedError, CorruptChunkError, MultitablesError
-from _multitables.options import BatchOptions, check_number
+from _multitables.options import check_number
 from _multitables.parent.batches.batch_iterator import BatchIterator, Bookmark, Progress
 from _multitables.parent.batches.epoch_streams import EpochStreams
 from _multitables.parent.dependents import Dependents
@@ -28,6 +28,7 @@ from _multitables.parent.readers.reader_pool import ReaderPool
 from _multitables.parent.stream.open_stream import DataSpec, Opened
 from _multitables.parent.titles import count, file_title, title
 from _multitables.plan.checkpoint import Position, position_of, state_of
+from _multitables.plan.reader_options import BatchOptions
 from _multitables.plan.row_order import CHUNKS, WINDOW
 from _multitables.plan.sharding import shard_of
 from _multitables.tree import structure_of

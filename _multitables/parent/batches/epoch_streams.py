@@ -13,7 +13,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from _multitables.errors import CorruptChunkError, UnsupportedDatasetError
-from _multitables.options import BatchOptions
 from _multitables.parent.batches.damage_book import DamageBook
 from _multitables.parent.node.place import NodePlace
 from _multitables.parent.node.shared_readers import SharedReaders
@@ -26,6 +25,7 @@ from _multitables.parent.stream.stream_queue import StreamQueue
 from _multitables.plan.batch_plan import plan_batches
 from _multitables.plan.checkpoint import Position
 from _multitables.plan.damaged_chunks import Rows
+from _multitables.plan.reader_options import BatchOptions
 from _multitables.plan.row_order import OrderWords, order_of
 from _multitables.plan.row_subset import subset_of
 from _multitables.plan.sharding import Ranges, Shard, between, length, run_of_node, shard_of

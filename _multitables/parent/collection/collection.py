@@ -21,12 +21,7 @@ from _multitables import _core, machine, options
 from _multitables.errors import ClosedError, MultitablesError, OptionsError
 from _multitables.index.pattern import only
 from _multitables.index.runs import I64
-from _multitables.options import (
-    CollectionOptions,
-    ItemBatchOptions,
-    ReaderOptions,
-    check_number,
-)
+from _multitables.options import check_number
 from _multitables.parent.batches.batch_iterator import Bookmark, Progress
 from _multitables.parent.collection.dask_bag import bag_of
 from _multitables.parent.collection.item import Item
@@ -43,6 +38,7 @@ from _multitables.parent.readers.reader_pool import ReaderPool
 from _multitables.parent.titles import count, file_title, title
 from _multitables.plan.checkpoint import Position, position_of, state_of
 from _multitables.plan.collection import in_file_order, order_words
+from _multitables.plan.reader_options import CollectionOptions, ItemBatchOptions, ReaderOptions
 from _multitables.plan.sharding import Shard, length, shard_of
 
 #: Scales that items share are kept in one part in this many of the memory that is available: then

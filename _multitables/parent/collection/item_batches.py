@@ -16,9 +16,9 @@ import numpy as np
 import numpy.typing as npt
 
 from _multitables.errors import OptionsError, UnsupportedDatasetError
-from _multitables.options import ItemBatchOptions
 from _multitables.parent.collection.item import Item
 from _multitables.plan.item_batches import bucketed
+from _multitables.plan.reader_options import ItemBatchOptions
 from _multitables.tree import NamedArrays
 
 

@@ -27,7 +27,6 @@ from typing import Any
 import numpy.typing as npt
 
 from _multitables.errors import ClosedError, MultitablesError, OptionsError, QueueClosed
-from _multitables.options import ColumnOptions
 from _multitables.parent.columns.column_block import ColumnsBlock, GroupBlock
 from _multitables.parent.columns.open_columns import OpenedColumns
 from _multitables.parent.node.place import NodePlace
@@ -51,6 +50,7 @@ from _multitables.plan.key_groups import (
     part_of,
     rows_in,
 )
+from _multitables.plan.reader_options import ColumnOptions
 from _multitables.plan.stream_plan import ReadPlan
 
 #: Bytes of a block by default, about.

@@ -20,10 +20,11 @@ import numpy.typing as npt
 
 from _multitables.index import hdf5_errors
 from _multitables.index.chunk_index import ChunkIndex
-from _multitables.options import LIBRARY_TIMEOUT_SECONDS, ReaderOptions, checked
+from _multitables.options import LIBRARY_TIMEOUT_SECONDS, checked
 from _multitables.parent.random.dataset_handle import DatasetHandle, NoCatalogues
 from _multitables.parent.random.service import Service
 from _multitables.parent.random.stage import Stage
+from _multitables.plan.reader_options import ReaderOptions
 from _multitables.select.selection import Selection, Step
 
 

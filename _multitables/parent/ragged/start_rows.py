@@ -11,7 +11,7 @@ from __future__ import annotations
 from _multitables import machine, options, sizes
 from _multitables.errors import OptionsError
 from _multitables.index import device
-from _multitables.options import BatchOptions, ReaderOptions, StreamOptions, checked
+from _multitables.options import checked
 from _multitables.parent.ragged.open_rows import OpenedRows
 from _multitables.parent.ragged.ragged_queue import RaggedQueue
 from _multitables.parent.random.dataset_handle import handle_of
@@ -20,6 +20,7 @@ from _multitables.parent.readers.reader_pool import ReaderPool
 from _multitables.parent.stream.open_stream import DataSpec
 from _multitables.plan.dataset_table import lead_of
 from _multitables.plan.ragged import RaggedPlan
+from _multitables.plan.reader_options import BatchOptions, ReaderOptions, StreamOptions
 from _multitables.plan.row_order import CHUNKS, FILE_ORDER, FULL, WINDOW, OrderWords, file_order
 from _multitables.plan.row_subset import subset_of
 from _multitables.plan.sharding import Ranges

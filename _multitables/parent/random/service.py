@@ -52,7 +52,6 @@ from _multitables.errors import (
     StageBusyError,
     refused_error,
 )
-from _multitables.options import ReaderOptions
 from _multitables.parent.random.dataset_handle import Catalogues, DatasetHandle
 from _multitables.parent.random.notifier import Notifier
 from _multitables.parent.random.pieces import PieceError, Pieces
@@ -63,6 +62,7 @@ from _multitables.parent.readers.counters import counters
 from _multitables.parent.readers.death import Death
 from _multitables.parent.readers.place import place_in_library, place_of_request
 from _multitables.parent.readers.supervisor import Readers
+from _multitables.plan.reader_options import ReaderOptions
 from _multitables.select.normalize import LibraryCall, Native, Refused, library_call, normalize
 from _multitables.select.selection import Selection
 from _multitables.wire.request_bytes import encode_hyperslab, encode_library

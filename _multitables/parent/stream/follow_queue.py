@@ -33,13 +33,13 @@ from collections.abc import Iterator
 from typing import Any
 
 from _multitables.errors import CorruptChunkError, MultitablesError, QueueClosed, StalledError
-from _multitables.options import StreamOptions
 from _multitables.parent.readers.reader_pool import ReaderPool
 from _multitables.parent.stream.growing_data import GrowingData, Patience
 from _multitables.parent.stream.open_stream import DataSpec, Opened, start_stream
 from _multitables.parent.stream.stream_queue import StreamQueue
 from _multitables.parent.titles import count, title
 from _multitables.plan.dataset_table import lead_of
+from _multitables.plan.reader_options import StreamOptions
 from _multitables.plan.stream_plan import ReadPlan, plan_reads
 
 #: Seconds after `stop` in which a writer may pause; then what is known of its file is the end.

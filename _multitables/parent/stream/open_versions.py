@@ -13,12 +13,12 @@ from typing import Any
 from _multitables.errors import UnsupportedDatasetError
 from _multitables.index.plugins import READERS_FILTERS
 from _multitables.index.version_sources import of_versions, stored_chunks
-from _multitables.options import StreamOptions
 from _multitables.parent.readers.reader_pool import ReaderPool
 from _multitables.parent.stream.open_stream import DataSpec, Opened, opened_of, start_stream
 from _multitables.parent.stream.stream_queue import StreamQueue
 from _multitables.parent.stream.versions_queue import VersionsQueue
 from _multitables.plan.dataset_table import dataset_of
+from _multitables.plan.reader_options import StreamOptions
 from _multitables.plan.shared_chunks import SharedChunks, shared_chunks
 from _multitables.plan.stream_plan import ReadPlan, plan_reads
 from _multitables.tree import Structure, one_path
