@@ -114,7 +114,7 @@ else:
         return globals().setdefault(name, _later.load(name))
 
     def __dir__():
-        return sorted({*globals(), *_later.NAMES})
+        return sorted({*globals(), *_later.names()})
 
 
 __version__ = "3.0.0"

@@ -59,7 +59,11 @@ LATER = {
     "set_reader_command": "machine",
     "versions": "parent.versions",
 }
-NAMES = {*LATER, *adapters.ADAPTERS}
+
+
+def names() -> set[str]:
+    """Return the names that can be had: adapters as far as their libraries are installed."""
+    return {*LATER, *adapters.installed()}
 
 
 def load(name: str) -> Any:

@@ -3,8 +3,9 @@
 Law
 ---
 1. The only home of defaults and of limits of options; sizes.py has what the library chooses.
-2. One frozen class for each entry point; plan/reader_options.py has those of what readers read. Each
-   field says how it is checked. `checked` makes the value at the face, and it is handed on whole.
+2. One frozen class for each entry point; plan/reader_options.py has those of what readers read.
+   Each field says how it is checked. `checked` makes the value at the face, and it is handed on
+   whole.
 3. An option that cannot work is an `OptionsError` before any file is opened or process started.
 4. Knows nothing of datasets, files or processes; the kernel is asked by machine.py.
 """

@@ -28,6 +28,13 @@ ADAPTERS = {
 }
 
 
+def installed() -> list[str]:
+    """Return the names of the adapters whose library is installed; nothing is imported."""
+    import importlib.util
+
+    return [name for name, (_, own) in ADAPTERS.items() if importlib.util.find_spec(own)]
+
+
 def load(name: str) -> Any:
     """Return an adapter by its public name.
 

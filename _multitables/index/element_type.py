@@ -18,7 +18,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -349,8 +349,7 @@ def _follows(one: Conversion, last: Conversion) -> bool:
 # ---- fields -----------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class FieldType:
+class FieldType(NamedTuple):
     """The part of an element that reaches the user."""
 
     element: ElementType  # of the field, or of the whole element; its dtype is `flat`

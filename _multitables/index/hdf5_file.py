@@ -13,8 +13,8 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, cast
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 
@@ -457,8 +457,7 @@ def _mappings(place: Place, stored: dict[str, Any]) -> Mappings:
     return stored.get("grown") or Mappings.of(mappings(*stored["mappings"]))
 
 
-@dataclass(frozen=True, slots=True)
-class _Dataset:
+class _Dataset(NamedTuple):
     """What the core tells of a dataset."""
 
     place: Place

@@ -10,7 +10,7 @@ This file must never know of indexes, plans or options.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from _multitables.filter_names import PYTABLES, name_of
 from _multitables.index.numpy_type import datatype_of
@@ -21,8 +21,7 @@ Attribute = tuple[bytes, "int | None", bytes, "tuple[int, ...] | None", bytes]
 PYTABLES_CLASSES = (b"TABLE", b"ARRAY", b"CARRAY", b"EARRAY", b"VLARRAY")
 
 
-@dataclass(frozen=True)
-class FilterSpec:
+class FilterSpec(NamedTuple):
     """One filter of a pipeline, as stored with the dataset."""
 
     id: int

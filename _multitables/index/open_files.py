@@ -20,8 +20,8 @@ import errno
 import fcntl
 import os
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import astuple, dataclass, replace
-from typing import Any, TypeVar, cast
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple, TypeVar, cast
 
 from _multitables import _core
 from _multitables.errors import FileChangedError, MultitablesError
@@ -86,8 +86,7 @@ class OpenFile:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(NamedTuple):
     """An object: its file, where its header is (from the superblock), and its path there."""
 
     file: OpenFile
@@ -111,8 +110,7 @@ class Place:
             raise hdf5_errors.of_core(self.file.filename, self.path, error) from None
 
 
-@dataclass(frozen=True, slots=True)
-class Lost:
+class Lost(NamedTuple):
     """A path that leads nowhere."""
 
     #: What it leads to in another file, and that file.
@@ -228,7 +226,7 @@ class OpenFiles:
         if name not in names:
             return hdf5_errors.no_such_path(filename, path, group.path, name, names)
         if lost.filename:
-            return hdf5_errors.leads_nowhere(filename, path, *astuple(lost))
+            return hdf5_errors.leads_nowhere(filename, path, *lost)
         target, kind = self._target(group, name)
         if kind is not None:
             return hdf5_errors.defined_elsewhere(filename, path, kind)

@@ -29,17 +29,15 @@ SCHEMES = {
 }
 PORTS = {"http": "80", "https": "443"}
 #: What cannot be read in two ways; other names of hosts belong to nobody.
-_PLACE = re.compile(
+_PLACE = (
     rf"(?P<scheme>{'|'.join(SCHEMES)})://(?P<user>[\w.-]+@)?"
-    r"(?P<host>[\w.-]+|\[[0-9a-f:.]+\])(:(?P<port>[0-9]+))?(?=[/?]|\Z)",
-    re.IGNORECASE | re.ASCII,
+    r"(?P<host>[\w.-]+|\[[0-9a-f:.]+\])(:(?P<port>[0-9]+))?(?=[/?]|\Z)"
 )
-_REMOTE = re.compile(rf"({'|'.join(SCHEMES)})://", re.IGNORECASE)
 
 
 def is_remote(name: object) -> bool:
     """Whether a name is that of an object in a store."""
-    return isinstance(name, str) and _REMOTE.match(name) is not None
+    return isinstance(name, str) and "://" in name and name.split("://", 1)[0].lower() in SCHEMES
 
 
 def kind_of(name: str) -> str:
@@ -87,7 +85,7 @@ def owner_of(name: str) -> str:
 
     Options and the environment, not names, say which host another store has: its kind is the owner.
     """
-    found = _PLACE.match(name)
+    found = re.match(_PLACE, name, re.IGNORECASE | re.ASCII)
     if found is None:
         return ""
     scheme, user, host, port = found.group("scheme", "user", "host", "port")

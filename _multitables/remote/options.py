@@ -261,7 +261,9 @@ class StorageOptions:
     def client_text(self, name: str) -> str:
         """Return the text with which the client in a reader gets at an object."""
         options = self.at(name)
-        headers = [one for one, _ in options.get("headers") if not _STAY.fullmatch(one)]
+        headers = [
+            one for one, _ in options.get("headers") if not re.fullmatch(_STAY, one, re.IGNORECASE)
+        ]
         if headers and kind_of(name) != "http":
             raise OptionsError(
                 f"storage_options['headers'] has {headers[0]!r}, which a redirect of the store of "
@@ -303,10 +305,7 @@ _LIMITS = {
 }
 #: Headers that no redirect takes along, or nobody keeps secret: other ones are for web servers,
 #: since the client of other stores would send them to whom a store redirects it.
-_STAY = re.compile(
-    r"authorization|cookie|proxy-authorization|user-agent|accept(-\w+)?|x-(amz|goog|ms)-.+",
-    re.IGNORECASE,
-)
+_STAY = r"authorization|cookie|proxy-authorization|user-agent|accept(-\w+)?|x-(amz|goog|ms)-.+"
 #: How an owner is asked, and not how much.
 _ACCESS = {"headers", "anonymous", "profile", "credential_provider", "certificate"}
 SHOWN = HARMLESS | (OWN.keys() - {"headers"})

@@ -20,8 +20,7 @@ from _multitables.index.hdf5_errors import close_matches, did_you_mean
 from _multitables.index.numpy_type import dtype_of
 from _multitables.index.open_files import Place
 from _multitables.parent.open.handle import Handle, asked
-from _multitables.parent.open.links import text
-from _multitables.parent.open.mapping import Names, encoded
+from _multitables.parent.open.mapping import Names, encoded, text
 from _multitables.parent.open.read_only import ATTRIBUTES, writes
 
 

@@ -22,8 +22,7 @@ from _multitables.errors import MissingDatasetError, UnsupportedDatasetError
 from _multitables.index.open_files import Lost, Place
 from _multitables.index.references import Reference, RegionReference
 from _multitables.parent.open.handle import CLASSES, Handle, asked
-from _multitables.parent.open.links import link, text
-from _multitables.parent.open.mapping import Names, encoded
+from _multitables.parent.open.mapping import Names, encoded, text
 from _multitables.parent.open.objects import Object, joined, shown
 from _multitables.parent.open.read_only import GROUP, refused, writes
 from _multitables.parent.open.visits import Link, links_below, objects_below, sorted_links
@@ -138,6 +137,8 @@ class Group(Object, Names):
             except KeyError:
                 return default
             return type(found) if getclass else found
+        from _multitables.parent.open.links import link
+
         told = self._link(encoded(name))
         if told is None:
             return default
@@ -265,6 +266,8 @@ class Group(Object, Names):
 
     def visititems_links(self, func: Callable[[Any, Any], Any]) -> Any:
         """Call a function with the path and the value of each link below; see `visit`."""
+        from _multitables.parent.open.links import link
+
         self._handle.shared  # noqa: B018
         answers = (func(text(path), link(told)) for path, told, _ in links_below(self._place))
         return next((answer for answer in answers if answer is not None), None)

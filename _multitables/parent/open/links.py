@@ -11,6 +11,8 @@ import os
 from dataclasses import dataclass
 from typing import Any
 
+from _multitables.parent.open.mapping import text
+
 
 @dataclass(frozen=True)
 class HardLink:
@@ -66,14 +68,6 @@ class UserLink:
 
     def __repr__(self) -> str:
         return f"<UserLink of type {self.type}>"
-
-
-def text(name: bytes) -> str | bytes:
-    """Decode a name of the file; bytes that are not UTF-8 stay bytes, as in h5py."""
-    try:
-        return name.decode()
-    except UnicodeDecodeError:
-        return name
 
 
 def link(told: tuple[Any, ...]) -> HardLink | SoftLink | ExternalLink | UserLink:

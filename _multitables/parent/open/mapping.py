@@ -104,3 +104,11 @@ def encoded(name: object) -> bytes:
     if isinstance(name, bytes):
         return name
     raise TypeError(f"A name should be string or bytes, not {type(name)}")
+
+
+def text(name: bytes) -> str | bytes:
+    """Decode a name of the file; bytes that are not UTF-8 stay bytes, as in h5py."""
+    try:
+        return name.decode()
+    except UnicodeDecodeError:
+        return name

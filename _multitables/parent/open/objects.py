@@ -21,8 +21,7 @@ from _multitables.index.numpy_type import dtype_of
 from _multitables.index.open_files import UNKNOWN, Place
 from _multitables.index.references import Reference
 from _multitables.parent.open.handle import Handle, asked
-from _multitables.parent.open.links import text
-from _multitables.parent.open.mapping import encoded
+from _multitables.parent.open.mapping import encoded, text
 from _multitables.parent.open.visits import objects_below, stored_links
 
 if TYPE_CHECKING:

@@ -13,9 +13,9 @@ from __future__ import annotations
 
 import itertools
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -58,8 +58,7 @@ class Shared(Protocol):
         """Reads what the core does not."""
 
 
-@dataclass(slots=True)
-class Part:
+class Part(NamedTuple):
     """A dataset, or one column of it."""
 
     index: ChunkIndex
