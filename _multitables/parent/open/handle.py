@@ -74,12 +74,13 @@ class Shared:
     @property
     def library(self) -> Library:
         """Reads what the core does not; few files need it."""
-        if self._library is None:
+        found = self._library
+        if found is None:
             from _multitables.parent.open.library import Library
 
-            made = Library(self.files.main.filename, self.options.trusted)
-            self._library = self._library or made
-        return self._library
+            found = Library(self.files.main.filename, self.options.trusted)
+            self._library = found
+        return found
 
 
 def open_options(options: FileOptions, directory: str = "") -> OpenOptions:

@@ -13,9 +13,9 @@ from __future__ import annotations
 
 import itertools
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -58,7 +58,8 @@ class Shared(Protocol):
         """Reads what the core does not."""
 
 
-class Part(NamedTuple):
+@dataclass(slots=True, eq=False, repr=False)
+class Part:
     """A dataset, or one column of it."""
 
     index: ChunkIndex
@@ -216,7 +217,8 @@ class Contents:
         self, info: DatasetInfo, steps: tuple[Step, ...]
     ) -> tuple[Hyperslab, tuple[Step, ...]]:
         """Part steps into what the core does at once, and what is left for NumPy."""
-        from _multitables.select.normalize import Range, slab_of
+        from _multitables.select.lazy_view import Range
+        from _multitables.select.normalize import slab_of
 
         try:
             slab = slab_of(info, steps)
