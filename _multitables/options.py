@@ -15,6 +15,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, fields
+from functools import lru_cache
 from typing import Any, TypeVar
 
 import numpy as np
@@ -188,10 +189,14 @@ def checked(kind: type[_T], **given: Any) -> _T:
     OptionsError
         An option that cannot work.
     """
-    for one in fields(kind):  # type: ignore[arg-type]
-        if "check" in one.metadata:
-            given[one.name] = one.metadata["check"](one.name, given[one.name])
+    for name, check in _checks(kind):
+        given[name] = check(name, given[name])
     return kind(**given)
+
+
+@lru_cache
+def _checks(kind: type[Any]) -> list[tuple[str, Check]]:
+    return [(one.name, one.metadata["check"]) for one in fields(kind) if "check" in one.metadata]
 
 
 @dataclass(frozen=True)

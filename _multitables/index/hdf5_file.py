@@ -389,12 +389,15 @@ class Source:
         FileOpenError
             The file's structure is damaged.
         """
+        try:
+            if place.offset != UNKNOWN:
+                stored = place.file.metadata.dataset(place.offset)
+                if stored["layout"] != "virtual":
+                    return stored
+        except hdf5_errors.FROM_CORE as error:
+            if not isinstance(error, _core.Unknown):
+                raise hdf5_errors.of_core(place.file.filename, place.path, error) from None
         with errors_named(place):
-            with contextlib.suppress(_core.Unknown):
-                if place.offset != UNKNOWN:
-                    stored = place.file.metadata.dataset(place.offset)
-                    if stored["layout"] != "virtual":
-                        return stored
             return self._dataset(place).stored
 
     def _dataset(self, place: Place) -> _Dataset:

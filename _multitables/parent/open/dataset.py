@@ -14,7 +14,6 @@ import contextlib
 import math
 import os
 from collections.abc import Iterable, Iterator, Sequence
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -30,6 +29,7 @@ from _multitables.index.references import RegionReference
 from _multitables.parent.open.conversion import converted, encoding_of
 from _multitables.parent.open.filters import Filter, Filtered
 from _multitables.parent.open.handle import asked
+from _multitables.parent.open.kept import kept
 from _multitables.parent.open.objects import Object
 from _multitables.parent.open.read_only import DATASET, writes
 from _multitables.parent.open.reading import Contents
@@ -75,7 +75,7 @@ class Dataset(Object, Filtered):
 
     # ---- what the file tells
 
-    @cached_property
+    @kept
     def _stored(self) -> dict[str, Any]:
         return self._handle.shared.source.told(self._place)
 
@@ -84,7 +84,7 @@ class Dataset(Object, Filtered):
         found: Sequence[Filter] = self._stored["filters"]
         return found
 
-    @cached_property
+    @kept
     def _type(self) -> StoredType:
         return StoredType(self._place, self._stored["datatype"])
 
@@ -92,7 +92,7 @@ class Dataset(Object, Filtered):
     def _dtype(self) -> np.dtype[Any]:
         return self._type.dtype
 
-    @cached_property
+    @kept
     def _shape(self) -> Any:
         return None if self._stored["is_null"] else self._stored["dims"]
 
@@ -305,7 +305,7 @@ class Dataset(Object, Filtered):
             return steps_of_region(place, told, self._shape)
         return steps_of(items, self._shape)
 
-    @cached_property
+    @kept
     def _key(self) -> tuple[str, int | str]:
         place = self._place
         return place.file.filename, place.path if place.offset == UNKNOWN else place.offset

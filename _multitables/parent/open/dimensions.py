@@ -12,7 +12,6 @@ Law
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
@@ -20,6 +19,7 @@ import numpy as np
 from _multitables.errors import CorruptFileError, MultitablesError, UnsupportedDatasetError
 from _multitables.index import hdf5_errors
 from _multitables.index.references import Reference
+from _multitables.parent.open.kept import kept
 from _multitables.parent.open.read_only import writes
 
 
@@ -112,7 +112,7 @@ class Dimensions:
     def __init__(self, dataset: Scaled) -> None:
         self.dataset = dataset
 
-    @cached_property
+    @kept
     def attached(self) -> list[list[Any]]:
         """Of each axis its scales, and an error in place of each that is missing."""
         axes = range(len(self))

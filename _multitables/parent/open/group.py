@@ -248,17 +248,24 @@ class Group(Object, Names):
 
     def visititems(self, func: Callable[[Any, Any], Any]) -> Any:
         """Call a function with the path and the object of each object below; see `visit`."""
-        return self._visited(lambda name, *found: func(text(name), self._below(name, *found)))
+        below = self._below_here()
+        return self._visited(lambda path, *found: func(text(path), below(path, *found)))
 
     def _visited(self, func: Callable[[bytes, int, str], Any]) -> Any:
         self._handle.shared  # noqa: B018
         answers = (func(*found) for found in objects_below(self._place))
         return next((answer for answer in answers if answer is not None), None)
 
-    def _below(self, path: bytes, offset: int, kind: str) -> Any:
-        name = joined(self.name or "/", path)
-        place = self._handle.place(self._place.file, offset, shown(name))
-        return self._handle.object(place, name, kind)
+    def _below_here(self) -> Callable[[bytes, int, str], Any]:
+        """Return what makes the object of a path of links below, of its offset and its kind."""
+        before = encoded(self.name or "/").rstrip(b"/") + b"/"
+        handle, file = self._handle, self._place.file
+
+        def below(path: bytes, offset: int, kind: str) -> Any:
+            name = text(before + path)
+            return handle.object(handle.place(file, offset, shown(name)), name, kind)
+
+        return below
 
     def visit_links(self, func: Callable[[Any], Any]) -> Any:
         """Call a function with the path of each link below, of all kinds; see `visit`."""
@@ -308,9 +315,8 @@ class Group(Object, Names):
             yield from self._matching(parts[1:])
         elif parts[0] == "**":
             below = (found for found in objects_below(self._place))
-            groups = (
-                self._below(*found) for found in below if found[2] == "group" or not parts[1:]
-            )
+            made = self._below_here()
+            groups = (made(*found) for found in below if found[2] == "group" or not parts[1:])
             for found in itertools.chain([self], groups):
                 if isinstance(found, Group):
                     yield from found._matching(parts[1:])

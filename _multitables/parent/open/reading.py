@@ -14,7 +14,6 @@ from __future__ import annotations
 import itertools
 import math
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -28,6 +27,7 @@ from _multitables.index.element_type import FieldType, flat
 from _multitables.index.hdf5_file import Source
 from _multitables.index.numpy_type import Datatype, Unsupported, numpy_dtype
 from _multitables.index.open_files import Place
+from _multitables.parent.open.kept import kept
 from _multitables.parent.open.results import new_array
 from _multitables.plan.dataset_table import DatasetTable, lookup_table
 from _multitables.select.h5py_grammar import Names
@@ -123,7 +123,7 @@ class Contents:
         if whole.core is not None and self._is_direct and dims and 0 not in index.shape:
             self.rows = whole.core, dims[0], index.shape[1:], index.dtype
 
-    @cached_property
+    @kept
     def _info(self) -> DatasetInfo:
         return self._described(*self._like)
 

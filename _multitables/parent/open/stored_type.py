@@ -9,7 +9,6 @@ Law
 
 from __future__ import annotations
 
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -29,6 +28,7 @@ from _multitables.index.numpy_type import (
 )
 from _multitables.index.open_files import UNKNOWN, Place
 from _multitables.parent.open.handle import asked
+from _multitables.parent.open.kept import kept
 
 if TYPE_CHECKING:
     from _multitables.select.h5py_grammar import Names
@@ -40,7 +40,7 @@ class StoredType:
     def __init__(self, place: Place, body: bytes) -> None:
         self._place, self._body = place, body
 
-    @cached_property
+    @kept
     def datatype(self) -> Datatype:
         """The core's description of the type."""
         place, datatype = self._place, datatype_of(self._body)
@@ -49,14 +49,14 @@ class StoredType:
         attributes = asked(place.file.metadata.attributes, place, place.offset)
         return as_pytables(datatype, strings=False) if is_pytables(attributes) else datatype
 
-    @cached_property
+    @kept
     def dtype(self) -> np.dtype[Any]:
         """The dtype of all of it, or an `UnsupportedDatasetError`."""
         if self.datatype is datatype_of(self._body):
             return asked(dtype_of, self._place, self._body)
         return asked(numpy_dtype, self._place, self.datatype)
 
-    @cached_property
+    @kept
     def readable(self) -> tuple[Datatype, np.dtype[Any]]:
         """The type and its dtype, without the fields that NumPy has no type for."""
         try:
