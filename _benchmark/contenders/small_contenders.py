@@ -118,27 +118,33 @@ def virtual(made: str, plain: str, path: str, n_procs: int) -> list[Contender]:
 # ---- fresh processes
 
 
-def imports() -> list[Contender]:
-    """The import, NumPy being there."""
+def imports(bytecode: str) -> list[Contender]:
+    """The import, NumPy being there, of what was compiled into a folder before."""
 
     def once(library: str) -> Sample:
-        found = startup.probe({"verb": "import", "library": library, "before": ["numpy"]})
-        return Sample(1000 * float(found["seconds"]))
+        request = {"verb": "import", "library": library, "before": ["numpy"]}
+        return Sample(1000 * float(startup.probe(request, bytecode=bytecode)["seconds"]))
 
-    return [Measurement(name, partial(once, name)) for name in (OURS, PEER)]
+    def compiled(library: str) -> None:
+        once(library)
+
+    return [
+        Measurement(name, partial(once, name), partial(compiled, name)) for name in (OURS, PEER)
+    ]
 
 
-def processes(filename: str, path: str) -> list[Contender]:
+def processes(filename: str, path: str, bytecode: str) -> list[Contender]:
     """A process from its start to its end: import, open, read."""
     asked = {"verb": "read", "filename": os.path.abspath(filename), "path": path}
 
     def check(library: str) -> Digest:
-        found: Digest = startup.probe({**asked, "library": library, "checks": True})["digest"]
+        request = {**asked, "library": library, "checks": True}
+        found: Digest = startup.probe(request, bytecode=bytecode)["digest"]
         return found
 
     def once(library: str) -> Sample:
         start = time.perf_counter()
-        startup.probe({**asked, "library": library, "checks": False})
+        startup.probe({**asked, "library": library, "checks": False}, bytecode=bytecode)
         return Sample(1000 * (time.perf_counter() - start))
 
     return [Measurement(name, partial(once, name), partial(check, name)) for name in (OURS, PEER)]
@@ -149,7 +155,14 @@ def processes(filename: str, path: str) -> list[Contender]:
 
 def over_http(url: str, path: str, n_bytes: int) -> list[Contender]:
     """Who reads a dataset of an object, all of them from its URL on."""
-    asked: dict[str, Any] = {"url": url, "path": path, "task": "whole", "store": {}, "clock": "", "n_procs": None}
+    asked: dict[str, Any] = {
+        "url": url,
+        "path": path,
+        "task": "whole",
+        "store": {},
+        "clock": "",
+        "n_procs": None,
+    }
     everything = _milliseconds("n", n_bytes)
     first = _milliseconds("n", n_bytes, "first_seconds")
     people = {

@@ -93,11 +93,14 @@ def test_an_object_as_a_whole(recipe: str, tmp_path: Path) -> None:
 
 
 def test_fresh_processes_read_the_same(tmp_path: Path) -> None:
-    everybody = small_contenders.processes(written(GZIP, tmp_path), GZIP.paths()[0])
+    bytecode = tmp_path / "bytecode"
+    place = written(GZIP, tmp_path), GZIP.paths()[0]
+    everybody = small_contenders.processes(*place, str(bytecode))
     digests = [one.check() for one in everybody]
     assert digests[0] == digests[1]
     assert digests[0] is not None
     assert digests[0]["rows"] == 300
+    assert [*bytecode.rglob("multitables.*.pyc")]
 
 
 def test_what_a_figure_is_made_of() -> None:
