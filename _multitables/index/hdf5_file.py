@@ -371,10 +371,10 @@ class Source:
 
         mappings = _mappings(place, stored)
         if not mappings.grow:
-            return stored
+            return {**stored, "shown": mappings}
         try:
             mappings, dims = virtual_extent.grown(mappings, stored["dims"], dims_of)
-            return {**stored, "dims": dims, "grown": mappings}
+            return {**stored, "dims": dims, "shown": mappings}
         except virtual.UnfitError as why:
             self._options.check_library(place.file.filename, place.path, str(why))
             return {**stored, "dims": self._by_library(place)[0]["dims"]}
@@ -457,7 +457,7 @@ def _mappings(place: Place, stored: dict[str, Any]) -> Mappings:
     from _multitables.index.virtual import Mappings
 
     mappings = place.file.metadata.mappings
-    return stored.get("grown") or Mappings.of(mappings(*stored["mappings"]))
+    return stored.get("shown") or Mappings.of(mappings(*stored["mappings"]))
 
 
 class _Dataset(NamedTuple):

@@ -11,6 +11,7 @@ Law
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 from collections.abc import Sequence
@@ -59,22 +60,24 @@ class Selections:
         axes = np.zeros((len(numbers), rank, 4), np.uint64)
         axes[:, :, 1:3], axes[:, :, 3] = 1, dims
         listed, boxed = kinds == REGULAR, (kinds == BLOCKS) & (ends - begins == 2 * rank)
-        if np.any(ends[listed] - begins[listed] != 4 * rank):
-            return None
-        known = self.numbers[begins[listed, None] + np.arange(4 * rank)]
-        axes[listed] = known.reshape(-1, rank, 4)
+        if listed.any():
+            if np.any(ends[listed] - begins[listed] != 4 * rank):
+                return None
+            known = self.numbers[begins[listed, None] + np.arange(4 * rank)]
+            axes[listed] = known.reshape(-1, rank, 4)
         if boxed.any():
             bounds = self.numbers[begins[boxed, None] + np.arange(2 * rank)].reshape(-1, 2, rank)
             axes[boxed, :, 0], axes[boxed, :, 3] = bounds[:, 0], bounds[:, 1] - bounds[:, 0] + 1
-        for at in np.flatnonzero(~listed & ~boxed & (kinds != ALL)):
+        for at in (~listed & ~boxed & (kinds != ALL)).nonzero()[0]:
             found = self.kinds[numbers[at]] == BLOCKS and _of_blocks(self.of(numbers[at]), rank)
             if not isinstance(found, np.ndarray):
                 return None
             axes[at] = found
-        start, stride, count, block = np.moveaxis(axes.astype(np.float64), -1, 0)
-        reach = np.maximum(start + stride * (count - 1) + block, count * block)
-        if np.any(axes >= 2**62) or np.any(reach >= 2**62):
-            return None
+        if axes.max(initial=0) >= 2**31:  # of smaller numbers no product is too large
+            start, stride, count, block = axes.astype(np.float64).transpose(2, 0, 1)
+            reach = np.maximum(start + stride * (count - 1) + block, count * block)
+            if np.any(axes >= 2**62) or np.any(reach >= 2**62):
+                return None
         return axes.astype(np.int64)
 
     def boxes(self, numbers: I64, dims: tuple[int, ...]) -> tuple[I64, I64] | None:
@@ -82,9 +85,9 @@ class Selections:
         axes = self.regular(numbers, dims)
         if axes is None:
             return None
-        start, stride, count, block = np.moveaxis(axes, -1, 0)
+        start, stride, count, block = axes.transpose(2, 0, 1)
         length = count * block
-        if not np.all((count == 1) | (stride == block)) or np.any(start + length > dims):
+        if not ((count == 1) | (stride == block)).all() or (start + length > dims).any():
             return None
         return start, length
 
@@ -116,7 +119,7 @@ class Mappings:
         ]
         return sum(counts)
 
-    @property
+    @functools.cached_property
     def grow(self) -> bool:
         """Whether the virtual dataset is as long as its sources are by now."""
         return UNLIMITED in self.in_virtual.numbers
@@ -257,7 +260,7 @@ def paired_axes(length: I64, source_length: I64) -> list[tuple[int, int]] | None
 def _strides(dims: Sequence[int], chunk_dims: Sequence[int]) -> list[int]:
     """Return how far apart in a grid's numbers neighbours along each axis are."""
     grid = grid_of(tuple(dims), tuple(chunk_dims))
-    return [int(np.prod(grid[axis + 1 :], dtype=np.int64)) for axis in range(len(grid))]
+    return [math.prod(grid[axis + 1 :]) for axis in range(len(grid))]
 
 
 def _joined(
