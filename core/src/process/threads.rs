@@ -2,7 +2,8 @@
 //!
 //! Law:
 //! 1. A read that is little work is its caller's alone. Of others the caller and the threads that are
-//!    free claim some chunks at a time; each chunk is one thread's.
+//!    free claim some chunks at a time; each chunk is one thread's. Of an object of a store there are
+//!    more threads than cores: each waits for its own requests, so that many are in flight.
 //! 2. However a read ends, no thread works for it any more when it returns. Of several errors the
 //!    first in the order of chunks is told, and no panic leaves this file.
 //! 3. A forked child makes threads, cache and descriptors of its own. Its parent's stay where they are,
@@ -18,6 +19,7 @@ use crate::os::fork::ForkMark;
 use crate::os::interrupt;
 use crate::os::workers::{PULSE, Workers};
 use crate::select::selection::Hyperslab;
+use crate::tables::access::Access;
 use crate::tables::dataset::{Dataset, DatasetTable, Memory};
 use crate::task_error::{TaskError, panicked};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -35,6 +37,9 @@ const BLOCK_BYTES: u64 = if cfg!(test) { 512 } else { 1 << 20 };
 const BLOCK_CHUNKS: u64 = 64;
 /// Blocks for each thread, at least, so that none waits long for another.
 const BLOCKS_EACH: u64 = 4;
+/// Threads that read an object, and what each of them claims at once: a request or two.
+const REMOTE_THREADS: u64 = 16;
+const REMOTE_BLOCK_BYTES: u64 = 4 << 20;
 
 /// How often a read asks whether it is interrupted.
 const ASKED_EVERY: Duration = if cfg!(test) { Duration::ZERO } else { PULSE };
@@ -51,6 +56,8 @@ struct State {
     mark: ForkMark,
     /// None: they could not be started.
     workers: OnceLock<Option<Workers>>,
+    /// Beside them, for objects of stores.
+    remote_workers: OnceLock<Option<Workers>>,
     shared: Arc<Shared>,
     /// Those that no read has at the moment.
     #[expect(clippy::vec_box, reason = "they are taken and given back by each read")]
@@ -148,6 +155,7 @@ impl State {
         Ok(State {
             mark: ForkMark::new()?,
             workers: OnceLock::new(),
+            remote_workers: OnceLock::new(),
             shared: Arc::new(Shared::new(cache_bytes, assembler)),
             contexts: Mutex::default(),
             records: Mutex::default(),
@@ -174,11 +182,13 @@ impl State {
         })
     }
 
-    fn workers(&self, n_threads: usize) -> Option<&Workers> {
-        let workers = self
-            .workers
-            .get_or_init(|| Workers::new(n_threads - 1).ok());
-        workers.as_ref().filter(|_| n_threads > 1)
+    fn workers(&self, n_threads: usize, is_remote: bool) -> Option<&Workers> {
+        let (known, count) = match is_remote {
+            true => (&self.remote_workers, n_threads.max(REMOTE_THREADS as usize)),
+            false => (&self.workers, n_threads),
+        };
+        let workers = known.get_or_init(|| Workers::new(count - 1).ok());
+        workers.as_ref().filter(|_| count > 1)
     }
 }
 
@@ -203,6 +213,8 @@ struct Blocks {
     /// Of a block.
     n_chunks: u64,
     n_blocks: u64,
+    /// Of all that may be at it.
+    n_threads: u64,
     next: AtomicU64,
     /// The first block that failed.
     failed: Mutex<Option<(u64, TaskError)>>,
@@ -260,7 +272,9 @@ impl LocalDataset {
             }
             let n_chunks = context.read.n_chunks();
             let n_threads = self.reader.n_threads as u64;
-            let Some(blocks) = Blocks::new(self.dataset(), slab, n_chunks, n_threads) else {
+            let access = self.table().access();
+            let blocks = Blocks::new(self.dataset(), slab, n_chunks, n_threads, access);
+            let Some(blocks) = blocks else {
                 return guarded(state, context, |context| wanted.read(context));
             };
             let mut asked = Instant::now();
@@ -271,7 +285,7 @@ impl LocalDataset {
                 }
                 is_time && interrupted()
             };
-            match state.workers(self.reader.n_threads) {
+            match state.workers(self.reader.n_threads, access.is_some()) {
                 None => blocks.read(state, context, wanted, &mut ask),
                 Some(workers) => {
                     let flag = interrupt::flag();
@@ -287,7 +301,7 @@ impl LocalDataset {
                             })
                         });
                     };
-                    let helpers = (n_threads - 1).min(blocks.n_blocks - 1) as usize;
+                    let helpers = (blocks.n_threads - 1).min(blocks.n_blocks - 1) as usize;
                     let ask = std::cell::RefCell::new(ask);
                     workers.run(
                         helpers,
@@ -323,6 +337,7 @@ impl Blocks {
         slab: &Hyperslab<'_>,
         n_chunks: u64,
         n_threads: u64,
+        access: Option<&Access>,
     ) -> Option<Blocks> {
         // Of what is stored as it is only the wanted bytes are read.
         let as_stored = dataset.is_as_stored() && dataset.parts.is_empty();
@@ -333,11 +348,25 @@ impl Blocks {
         if n_chunks < 2 || each.saturating_mul(n_chunks) < least {
             return None;
         }
-        let fair = n_chunks.div_ceil(n_threads * BLOCKS_EACH);
-        let of_block = (BLOCK_BYTES / each.max(1)).min(fair).clamp(1, BLOCK_CHUNKS);
+        let (n_threads, fair, most) = match access {
+            None => (
+                n_threads,
+                n_chunks.div_ceil(n_threads * BLOCKS_EACH),
+                BLOCK_BYTES,
+            ),
+            Some(access) => {
+                // What all have asked for is within the bound of one.
+                let bound = access.memory_bytes / each.max(1);
+                let n_threads = REMOTE_THREADS.max(n_threads).min(bound).max(n_threads);
+                let most = REMOTE_BLOCK_BYTES.min(access.memory_bytes / n_threads);
+                (n_threads, n_chunks.div_ceil(n_threads), most)
+            }
+        };
+        let of_block = (most / each.max(1)).min(fair).clamp(1, BLOCK_CHUNKS);
         Some(Blocks {
             n_chunks: of_block,
             n_blocks: n_chunks.div_ceil(of_block),
+            n_threads,
             next: AtomicU64::new(0),
             failed: Mutex::new(None),
         })
