@@ -388,12 +388,15 @@ def _refusals(filename: str, opened: str = "") -> Iterator[None]:
 
 
 def _open_object(name: str, storage: StorageOptions, uses_index: bool) -> OpenFile:
-    """Open an object of a store: by one request for its state where an index of it is at hand."""
-    from _multitables.index.stored_objects import first_bytes
+    """Open an object of a store: by one request for its state where an index of it is at hand.
+
+    Elsewhere an index beside it is asked for while its first bytes come.
+    """
     from _multitables.index.whole_object import (
         WholeObject,
-        fetch_index,
+        first_bytes_and_index,
         has_cached_index,
+        keep_index,
         of_object,
     )
 
@@ -405,10 +408,11 @@ def _open_object(name: str, storage: StorageOptions, uses_index: bool) -> OpenFi
         if metadata is not whole:
             return OpenFile(filename, fingerprint, metadata, filename)
     with _refusals(filename):
-        fingerprint, first = first_bytes(filename, storage)
+        looks = uses_index and storage.at(filename).get("looks_for_index")
+        fingerprint, first, beside = first_bytes_and_index(filename, storage, looks)
         metadata = of_object(filename, fingerprint, first)
     _checked(filename, fingerprint, metadata)
-    if uses_index and fetch_index(filename, fingerprint):
+    if beside and keep_index(filename, beside):
         metadata = with_saved_index(filename, fingerprint, metadata)
     return OpenFile(filename, fingerprint, metadata, filename)
 

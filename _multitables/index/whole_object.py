@@ -18,9 +18,10 @@ from _multitables import _core
 from _multitables.index.chunk_index import Fingerprint
 from _multitables.index.saved.format import replaced
 from _multitables.index.saved.places import SUFFIX, places
-from _multitables.index.stored_objects import first_bytes
+from _multitables.index.stored_objects import concurrently, first_bytes
 from _multitables.remote import client
 from _multitables.remote.failures import StoreFailure
+from _multitables.remote.options import StorageOptions
 
 #: An index beside an object is fetched if it has at most this many bytes.
 MAX_INDEX_BYTES = 1 << 30
@@ -79,22 +80,49 @@ def has_cached_index(name: str) -> bool:
     return os.path.exists(places(name)[1])
 
 
-def fetch_index(name: str, fingerprint: Fingerprint) -> bool:
-    """Bring the index beside an object into the user's cache, if there is one."""
-    assert fingerprint.access is not None
-    options = fingerprint.access.options
-    beside, cached = name + SUFFIX, places(name)[1]
-    if not options.at(name).get("looks_for_index"):
-        return False
+def first_bytes_and_index(
+    name: str, options: StorageOptions, looks: bool
+) -> tuple[Fingerprint, bytes, bytes]:
+    """Return what `first_bytes` does, and the index beside an object, by requests at a time.
+
+    There is nothing of the index if nobody `looks` for it.
+    """
+    if not looks:
+        return *first_bytes(name, options), b""
+    found: list[Any] = concurrently(lambda ask: ask(name, options), (_first, _index_beside))
+    (error, first), beside = found
+    try:
+        if error is not None:
+            raise error
+    finally:
+        del error, found  # or it would keep this frame
+    return *first, beside
+
+
+def _first(name: str, options: StorageOptions) -> Any:
+    try:
+        return None, first_bytes(name, options)
+    except Exception as error:  # noqa: BLE001 - raised when the other request has ended, too
+        return error, None
+
+
+def _index_beside(name: str, options: StorageOptions) -> bytes:
+    """Return the index beside an object; nothing if there is none, or if it is too long."""
     try:
         text = options.client_text(name)
+        beside = name + SUFFIX
         etag, (_, size), head = client.fetched(beside, text, 0, _core.REMOTE_FIRST_BYTES)
         data = bytes(head)
         if len(data) < size <= MAX_INDEX_BYTES:
             data += client.fetched(beside, text, len(data), size, etag)[2]
+        return data if len(data) == size else b""
     except StoreFailure:
-        return False  # most objects have none, and it is not worth an error
-    with contextlib.suppress(OSError), replaced(cached, private=True) as file:
+        return b""  # most objects have none, and it is not worth an error
+
+
+def keep_index(name: str, data: bytes) -> bool:
+    """Keep the index of an object in the user's cache; returns whether it is there."""
+    with contextlib.suppress(OSError), replaced(places(name)[1], private=True) as file:
         file.write(data)
         return True
     return False

@@ -7,6 +7,8 @@ Law
 
 from __future__ import annotations
 
+import itertools
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,7 @@ import h5py
 import numpy as np
 import pytest
 from oracle import same, streamed
+from plain_server import Sent, plain_server
 from remote_files import FORMS, Remote, noise, write
 
 import multitables
@@ -33,6 +36,7 @@ def test_opening_a_small_file(tmp_path: Path, remote: Remote) -> None:
         file["x"] = np.arange(5)
     name = remote.put(tmp_path / "small.h5")
     for options, wanted in (
+        # Both at a time: none waits for the other.
         ({}, [("GET", "data.h5"), ("GET", "data.h5.mtidx")]),
         ({"looks_for_index": False}, [("GET", "data.h5")]),
     ):
@@ -41,7 +45,31 @@ def test_opening_a_small_file(tmp_path: Path, remote: Remote) -> None:
             assert list(file) == ["x"]
             assert file["x"].shape == (5,)
             asked = [(one.method, one.path.rpartition("/")[2]) for one in remote.requests()]
-            assert asked == wanted
+            assert sorted(asked) == wanted
+
+
+@pytest.mark.parametrize("compression", [None, "gzip"])
+def test_parts_of_a_dataset_are_requested_at_a_time(
+    tmp_path: Path, compression: str | None
+) -> None:
+    path, data = tmp_path / "data.h5", noise(64, 1 << 15)
+    with h5py.File(path, "w") as file:
+        file.create_dataset("x", data=data, chunks=(1, 1 << 15), compression=compression)
+    together, begun = threading.Barrier(8), itertools.count()
+
+    def status(sent: Sent) -> int:
+        is_data = int(sent.headers["range"][6:].split("-")[0]) > 0
+        if is_data and next(begun) < together.parties:
+            together.wait(20)  # until as many have come
+        return 0
+
+    objects = {"/data.h5": path.read_bytes()}
+    with (
+        plain_server(objects=objects, status=status) as server,
+        multitables.open(f"{server.endpoint}/data.h5") as file,
+    ):
+        same(file["x"][...], data)
+    assert not together.broken
 
 
 def test_with_an_index(tmp_path: Path, remote: Remote) -> None:
