@@ -6,6 +6,7 @@ Law
 2. A range comes whole and from the version that was indexed, or a `StoreFailure` says why not.
 3. obstore is imported here and nowhere else; it retries and keeps connections. It follows any
    redirect with all headers, so web servers are asked by web.py where a request has secrets.
+   Readers import this file before they can do anything, so it imports little, and late.
 4. A fork of a process that has obstore never calls it; see relay.py.
 5. No failure leads to an exception of obstore's, not as its context either.
 6. obstore does not notice signals, so the program's own thread leaves its calls to another one: an
@@ -30,10 +31,8 @@ from functools import lru_cache, wraps
 from typing import Any, ParamSpec, TypeVar
 
 from _multitables.errors import MissingLibraryError, OptionsError
-from _multitables.remote.failures import StoreFailure, failure_of
+from _multitables.remote.failures import SLOW, StoreFailure, failure_of
 from _multitables.remote.names import in_store, kind_of, query_of
-from _multitables.remote.options import OWN
-from _multitables.remote.web import SLOW, Web
 
 #: Attempts at a request that obstore does not repeat, because the server gives no version.
 ATTEMPTS = 4
@@ -186,7 +185,7 @@ def _fetched(
     if etag and not etag.startswith(("W/", UNTAGGED)):  # a weak one matches nothing (RFC 9110)
         options["if_match"] = etag
     store, key = _store(name, text)
-    if isinstance(store, Web):
+    if _is_web(store):
         meta, data = store.fetched(key, begin, end, options.get("if_match", ""))
         version, modified_ns, size = _told(meta)
         if etag and version != etag:
@@ -227,7 +226,7 @@ def head(name: str, text: str) -> tuple[str, tuple[int, int]]:
             if failure.kind != "range":  # an empty object has no first byte
                 raise
     store, key = _store(name, text)
-    meta = store.head(key) if isinstance(store, Web) else _obstore().head(store, key)
+    meta = store.head(key) if _is_web(store) else _obstore().head(store, key)
     version, *rest = _told(meta)
     return version, (rest[0], rest[1])
 
@@ -241,7 +240,7 @@ def put(name: str, text: str, file: str) -> None:
     from pathlib import Path
 
     store, key = _store(name, text)
-    if isinstance(store, Web):
+    if _is_web(store):
         store.put(key, file)
     else:
         _obstore().put(store, key, Path(file))
@@ -297,10 +296,10 @@ def _store(name: str, text: str) -> tuple[Any, str]:
     if kind_of(name) == "http":
         query = told.get("query") or query_of(name)
         url = f"{name}?{query}" if query else name
-        if not (query or told.get("own", {}).get("headers")):
+        if not (query or told["own"]["headers"]):
             return _made(url, text), ""
         with _lock:
-            return _made(WEB, json.dumps({"own": told.get("own", {})})), url
+            return _made(WEB, json.dumps({"own": told["own"]})), url
     root, key = in_store(name)
     with _lock:  # two threads would make it twice
         return _made(root, text), key
@@ -310,6 +309,8 @@ def _store(name: str, text: str) -> tuple[Any, str]:
 def _made(url: str, text: str) -> Any:
     """Make a store."""
     if url == WEB:
+        from _multitables.remote.web import Web
+
         try:
             return Web(_own(text))
         except (OSError, ValueError) as error:
@@ -379,9 +380,15 @@ def _unusable(option: str, error: Exception) -> OptionsError:
 
 
 def _own(text: str) -> dict[str, Any]:
-    """Return our own options, which `text` has where they are not the defaults."""
-    given: dict[str, Any] = json.loads(text).get("own", {})
-    return {name: default for name, (default, _) in OWN.items()} | given
+    """Return our own options."""
+    own: dict[str, Any] = json.loads(text)["own"]
+    return own
+
+
+def _is_web(store: Any) -> bool:
+    """Whether it is a `Web`, and not a store of obstore's."""
+    web = sys.modules.get("_multitables.remote.web")
+    return web is not None and isinstance(store, web.Web)
 
 
 def forget_stores() -> None:

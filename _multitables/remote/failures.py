@@ -17,6 +17,9 @@ from typing import Any
 
 from _multitables.errors import FileChangedError, MissingFileError, MultitablesError, StoreError
 
+#: A whole answer may take this many times the longest silence.
+SLOW = 10
+
 
 class StoreFailure(Exception):  # noqa: N818 - it becomes an error elsewhere
     """A kind of `KINDS`, and details; its text is both, for the core to carry."""

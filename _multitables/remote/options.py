@@ -272,7 +272,7 @@ class StorageOptions:
                 option="headers",
             )
         told = {
-            "own": {key: value for key, value in options.own if key not in _LIMITS},
+            "own": {key: options.get(key) for key in OWN if key not in _LIMITS},
             "store": dict(options.store),
             "query": dict(self.queries).get(name, ""),
         }

@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import unquote, urljoin, urlsplit
 
 from _multitables.errors import MissingLibraryError
-from _multitables.remote.failures import StoreFailure, of_status
+from _multitables.remote.failures import SLOW, StoreFailure, of_status
 from _multitables.remote.names import owner_of
 
 if TYPE_CHECKING:
@@ -45,8 +45,6 @@ PIECE_BYTES = 1 << 18
 AS_IT_IS = {"redirect": False, "preload_content": False, "decode_content": False}
 #: Connections without a request that are kept for each server.
 MAX_IDLE = 64
-#: A whole answer may take this many times the longest silence.
-SLOW = 10
 #: Kinds of failures after which a request is sent again, and the pauses before.
 AGAIN = {"busy", "cut", "short", "timeout", "unreachable"}
 FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS = 0.1, 15.0
