@@ -97,6 +97,7 @@
 #   wire/                    plans and requests as bytes (pure; readers import it, too)
 #     plan_bytes.py          ReadPlan -> bytes that the core reads
 #     request_bytes.py       what a request asks, as bytes for a reader
+#     values.py              numbers, texts, arrays and what is made of them, as bytes
 #     survey_bytes.py        the datasets of a survey, as bytes for a reader
 #   parent/                  runs only in the user's process; the faces stand here
 #     streamer.py            the public Streamer: paths and options -> streams
@@ -133,6 +134,7 @@
 #       meeting.py           the private folder in which they find their host
 #       kernel_view.py       what the kernel says of a process
 #       messages.py          texts and memory between ranks and host
+#       plans.py             what one rank has opened and planned, for the others
 #       host_link.py         a rank's connection with the host
 #       shared_readers.py    a rank's streams
 #       host.py              the process that hosts the readers

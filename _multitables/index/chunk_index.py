@@ -54,7 +54,9 @@ class Fingerprint:
     #: number of its version is its inode.
     access: Access | None = field(default=None, compare=False, repr=False)
     #: Keeps a file of this machine open, which may lose its name before its data is read.
-    opened: _core.OpenedFile | None = field(default=None, compare=False, repr=False)
+    opened: _core.OpenedFile | None = field(
+        default=None, compare=False, repr=False, metadata={"stays": True}
+    )
 
     @classmethod
     def of(cls, stat: os.stat_result) -> Fingerprint:

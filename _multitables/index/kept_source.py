@@ -98,6 +98,11 @@ class KeptSource:
             self._kept = None
 
     @property
+    def wanted(self) -> tuple[str, ...]:
+        """What is opened, and how, without secrets: equal where the same is."""
+        return (*self.names, repr(sorted(self._options.items())), str(self.skip_missing))
+
+    @property
     def filenames(self) -> list[str]:
         """The names of all files, as they were given."""
         return [os.fsdecode(one) for one in (self.filename if self.is_several else [self.filename])]

@@ -12,7 +12,6 @@ Law
 
 from __future__ import annotations
 
-import io
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -287,23 +286,3 @@ def cut(rows: KeyRows, begin: int, end: int, entries: int) -> I64:
         )
         edges.append(min(end, max(at + 1, min(ends))))
     return np.array(edges, np.int64)
-
-
-def encode_keys(rows: KeyRows, edges: I64) -> bytes:
-    """Return keys and the edges of blocks as bytes, for another process."""
-    out = io.BytesIO()
-    np.save(out, np.array([len(rows.values), len(rows.offsets)]))
-    for array in (*rows.values, *rows.offsets, edges):
-        np.save(out, array, allow_pickle=False)
-    return out.getvalue()
-
-
-def decode_keys(data: bytes) -> tuple[KeyRows, I64]:
-    """Return what `encode_keys` was given."""
-    stored = io.BytesIO(data)
-    n_values, n_groups = np.load(stored).tolist()
-    values, offsets = (
-        tuple(np.load(stored, allow_pickle=False) for _ in range(count))
-        for count in (n_values, n_groups)
-    )
-    return KeyRows(values, offsets), np.load(stored)

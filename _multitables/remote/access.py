@@ -37,7 +37,9 @@ class Access:
     etag: str
     options: StorageOptions
     #: Requests for its metadata, of all times that it was opened.
-    requests: Requests = field(default_factory=Requests, compare=False, repr=False)
+    requests: Requests = field(
+        default_factory=Requests, compare=False, repr=False, metadata={"stays": True}
+    )
 
     @cached_property
     def encoded(self) -> bytes:

@@ -4,8 +4,8 @@ Law
 ---
 1. The layout of a hyperslab is numbered here and in core/src/select/selection.rs, word by word.
    Words 0 to 3 (kind, dataset, catalogue) are filled in by the core.
-2. All numbers are little-endian words of 8 bytes. Arrays travel as their bytes beside a JSON text
-   that says their dtype and shape; nothing is pickled.
+2. All numbers are little-endian words of 8 bytes; keys and arguments travel as values.py lays them
+   out.
 3. Ragged rows travel one after another, then their lengths in atoms, then how many they are.
 4. Pure: bytes in, bytes out. Readers import it to decode, so it knows no selection.
 """
@@ -14,13 +14,14 @@ from __future__ import annotations
 
 import json
 import struct
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from _multitables import _core
+from _multitables.wire.values import WORD, Values, decode_dtype, encode_dtype, encoded
 
 if TYPE_CHECKING:
     from _multitables.select.fallback_call import LibraryCall
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
 
 KIND_NATIVE, KIND_LIBRARY = _core.REQUEST_NATIVE, _core.REQUEST_LIBRARY
 KIND_HEAP, KIND_PIECES = _core.REQUEST_HEAP, _core.REQUEST_PIECES
-WORD = 8
 #: Words before the axes of a hyperslab, and of each axis.
 HEAD_WORDS, AXIS_WORDS = _core.REQUEST_HEAD_WORDS, _core.REQUEST_AXIS_WORDS
 
@@ -153,8 +153,8 @@ def _text(call: LibraryCall, blobs: bytearray) -> bytes:
         "path": dataset.path,
         "open_options": dict(dataset.open_options),
         "method": call.method,
-        "arguments": _encoded(call.arguments, blobs),
-        "steps": _encoded(call.steps, blobs),
+        "arguments": encoded(call.arguments, blobs),
+        "steps": encoded(call.steps, blobs),
         "dtype": encode_dtype(call.dtype),
         "ragged": call.ragged,
     }
@@ -182,81 +182,13 @@ def decode_library(call: bytes | str) -> dict[str, Any]:
             raise ValueError("this is nothing that a library is asked")
         text, blobs = call[2 * WORD : 2 * WORD + n_text], call[blobs_at:]
     told: dict[str, Any] = json.loads(text)
-    told["arguments"] = _decoded(told["arguments"], blobs)
-    told["steps"] = tuple(_decoded(step, blobs) for step in told["steps"]["tuple"])
+    values = Values(blobs)
+    told["arguments"] = values.decoded(told["arguments"])
+    told["steps"] = values.decoded(told["steps"])
     told["dtype"] = decode_dtype(told["dtype"])
     if "conversion" in told:
         told["element"] = decode_dtype(told["element"])
     return told
-
-
-def _encoded(value: Any, blobs: bytearray) -> Any:
-    """Return JSON of a value that a key or an argument may hold."""
-    if value is None or isinstance(value, (bool, int, float, str)):
-        return value
-    if isinstance(value, Mapping):
-        return {"map": {name: _encoded(inner, blobs) for name, inner in value.items()}}
-    if isinstance(value, tuple):
-        return {"tuple": [_encoded(inner, blobs) for inner in value]}
-    if isinstance(value, slice):
-        ends = (value.start, value.stop, value.step)
-        return {"slice": [None if end is None else int(end) for end in ends]}
-    if value is Ellipsis:
-        return {"ellipsis": None}
-    array = np.ascontiguousarray(value).reshape(np.shape(value))
-    if array.dtype.hasobject:
-        raise TypeError(f"expected an array of numbers or strings, got {value!r}")
-    blobs += bytes(-len(blobs) % WORD)
-    at = len(blobs)
-    blobs += array.tobytes()
-    return {"array": [at, array.nbytes, encode_dtype(array.dtype), list(array.shape)]}
-
-
-def _decoded(value: Any, blobs: bytes) -> Any:
-    if not isinstance(value, dict):
-        return value
-    ((kind, inner),) = value.items()
-    return DECODERS[kind](inner, blobs)
-
-
-def _array(inner: Sequence[Any], blobs: bytes) -> npt.NDArray[Any]:
-    at, n_bytes, descr, shape = inner
-    # A copy: libraries write to the keys that they are given.
-    return np.frombuffer(blobs[at : at + n_bytes], decode_dtype(descr)).reshape(shape).copy()
-
-
-DECODERS: dict[str, Callable[[Any, bytes], Any]] = {
-    "map": lambda inner, blobs: {name: _decoded(value, blobs) for name, value in inner.items()},
-    "tuple": lambda inner, blobs: tuple(_decoded(value, blobs) for value in inner),
-    "slice": lambda inner, blobs: slice(*inner),
-    "ellipsis": lambda inner, blobs: Ellipsis,
-    "array": _array,
-}
-
-
-def encode_dtype(dtype: np.dtype[Any]) -> Any:
-    """Return JSON of a dtype, offsets and all (NumPy's own `descr` lacks some)."""
-    if dtype.shape:
-        return {"base": encode_dtype(dtype.base), "shape": list(dtype.shape)}
-    if dtype.fields is None or dtype.names is None:
-        return dtype.str
-    return {
-        "names": list(dtype.names),
-        "formats": [encode_dtype(dtype.fields[name][0]) for name in dtype.names],
-        "offsets": [dtype.fields[name][1] for name in dtype.names],
-        "itemsize": dtype.itemsize,
-    }
-
-
-def decode_dtype(told: str | dict[str, Any]) -> np.dtype[Any]:
-    """Return the dtype that `encode_dtype` told."""
-    if isinstance(told, str):
-        return np.dtype(told)
-    if "base" in told:
-        return np.dtype((decode_dtype(told["base"]), tuple(told["shape"])))
-    compound: Any = {**told, "formats": [decode_dtype(part) for part in told["formats"]]}
-    dtype: np.dtype[Any] = np.dtype(compound)
-    return dtype
 
 
 # ---- ragged rows --------------------------------------------------------------------------

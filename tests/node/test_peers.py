@@ -85,20 +85,23 @@ def a_batch(path: Path, rank: int) -> None:
         next(iter(stream))
 
 
-def planned(path: Path) -> list[int]:
-    """The plan and the ring that a rank makes."""
-    kept: list[int] = []
+def planned(path: Path) -> tuple[list[int], list[int]]:
+    """What a rank makes: of its index, and a plan, a ring and values of both."""
+    kept: list[list[int]] = []
 
     def serve(connection: socket.socket) -> None:
-        host.hear(connection)
-        messages.send(connection, {"plan": 0})
-        kept.extend(host.hear(connection))
+        for number in range(2):
+            host.hear(connection)
+            messages.send(connection, {"plan": number})
+            kept.append(host.hear(connection))
+            if number == 0:
+                host.hear(connection)  # it has left this
 
     host = FakeHost(path, serve)
     with pytest.raises(multitables.ReaderDiedError, match="has ended"):
         a_batch(path, 0)
     host.end()
-    return kept
+    return kept[0], kept[1]
 
 
 def copied(descriptor: int, seals: int, cut: int = 0) -> int:
@@ -108,35 +111,45 @@ def copied(descriptor: int, seals: int, cut: int = 0) -> int:
     return memory
 
 
-#: What is sent in place of a plan and a ring.
-OTHERS: dict[str, Callable[[int, int], list[int]]] = {
-    "a ring that can be cut off": lambda plan, ring: [os.dup(plan), copied(ring, 0)],
-    "a ring that is too short": lambda plan, ring: [os.dup(plan), copied(ring, SIZE_SEALS, 4096)],
-    "a ring that is a file": lambda plan, _: [os.dup(plan), os.open(__file__, os.O_RDWR)],
-    "a plan that can change": lambda plan, ring: [copied(plan, SIZE_SEALS), os.dup(ring)],
-    "another plan": lambda plan, ring: [copied(plan, messages.SEALS, 8), os.dup(ring)],
-    "no ring": lambda plan, _: [os.dup(plan)],
-    "nothing": lambda _plan, _ring: [],
+#: What is sent in place of an index.
+INDEXES: dict[str, Callable[[int], list[int]]] = {
+    "an index that can change": lambda index: [copied(index, SIZE_SEALS)],
+    "an index that is cut off": lambda index: [copied(index, messages.SEALS, 8)],
+    "no index": lambda _: [],
+}
+#: What is sent in place of a plan, a ring, and values of both.
+OTHERS: dict[str, Callable[..., list[int]]] = {
+    "a ring that can be cut off": lambda plan, ring, of: [plan, copied(ring, 0), of],
+    "a ring that is too short": lambda plan, ring, of: [plan, copied(ring, SIZE_SEALS, 4096), of],
+    "a ring that is a file": lambda plan, _, of: [plan, os.open(__file__, os.O_RDWR), of],
+    "a plan that can change": lambda plan, ring, of: [copied(plan, SIZE_SEALS), ring, of],
+    "a plan that is cut off": lambda plan, ring, of: [copied(plan, messages.SEALS, 8), ring, of],
+    "values that can change": lambda plan, ring, of: [plan, ring, copied(of, SIZE_SEALS)],
+    "values that are cut off": lambda plan, ring, of: [plan, ring, copied(of, messages.SEALS, 99)],
+    "no values": lambda plan, ring, _: [plan, ring],
+    "no ring": lambda plan, *_: [plan],
+    "nothing": lambda *_: [],
 }
 
 
-@pytest.mark.parametrize("what", OTHERS)
+@pytest.mark.parametrize("what", [*INDEXES, *OTHERS])
 def test_memory_that_a_rank_cannot_trust(rows_file: Path, what: str) -> None:
-    given = planned(rows_file)
-    sent = OTHERS[what](*given)
+    index, given = planned(rows_file)
+    sent = INDEXES[what](*index) if what in INDEXES else OTHERS[what](*given)
 
     def serve(connection: socket.socket) -> None:
-        host.hear(connection)
-        messages.send(connection, {"ready": 0}, sent)
-        host.hear(connection)
+        for number, memory in enumerate([sent] if what in INDEXES else [index, sent]):
+            host.hear(connection)
+            messages.send(connection, {"ready": number}, memory)
+            host.hear(connection)
 
     host = FakeHost(rows_file, serve)
-    expected = multitables.OptionsError if what == "another plan" else multitables.SharedMemoryError
-    with pytest.raises(expected):
+    with pytest.raises(multitables.SharedMemoryError):
         a_batch(rows_file, 1)
     host.end()
-    assert [message.get("left") for message in host.heard[2:]] == [0]
-    messages.close([*sent, *given])
+    left = [message["left"] for message in host.heard if "left" in message]
+    assert left == ([0] if what in INDEXES else [0, 1])
+    messages.close(list({*sent, *index, *given}))
 
 
 @pytest.mark.parametrize(
@@ -260,11 +273,12 @@ def test_a_rank_that_leaves_without_a_block(rows_file: Path) -> None:
     )
     ranks.wait_for(0, 1)
     other = link_of(rows_file, 1, 2)
-    other.send({"next": 0})
-    answer, descriptors = other.receive(10.0)
-    assert answer == {"ready": 0}
-    messages.close(descriptors)
-    other.send({"left": 0, "holds": False})
+    for number in range(2):  # the index, and a stream
+        other.send({"next": number})
+        answer, descriptors = other.receive(10.0)
+        assert answer == {"ready": number}
+        messages.close(descriptors)
+        other.send({"left": number, "holds": False})
     wait_until(lambda: "order" in ranks.lines[0][-1], "the other's rows")
     other.close()
     lines = ranks.end()[0]

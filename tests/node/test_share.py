@@ -20,6 +20,10 @@ from node_ranks import CHUNK, N_ROWS, Ranks, batches, rows_of
 from processes import children, run_script
 
 import multitables
+from _multitables.index.kept_source import KeptSource
+from _multitables.parent.node import plans
+from _multitables.parent.stream.open_stream import DataSpec, encoded_plan, open_data
+from _multitables.plan.stream_plan import plan_reads
 
 TABLES = {"rec.slc": ["nhit"], "rec.vtx": ["nhit"]}
 
@@ -55,6 +59,63 @@ def test_the_host_imports_little() -> None:
 def test_a_rank_may_get_nothing(rows_file: Path) -> None:
     found = Ranks(3, batches(rows_file, batch_size=2000, epochs=2)).end()
     assert [len(rows_of(lines)) for lines in found] == [4000, 2000, 0]
+
+
+def test_one_rank_opens_and_one_plans(rows_file: Path) -> None:
+    """Each of two loops is one stream, whichever rank has planned it."""
+    found = Ranks(3, {**batches(rows_file, shuffle="window", epochs=2), "loops": 2}).end()
+    done = [lines[-1]["done"] for lines in found]
+    assert sum(one.get("open_data", 0) for one in done) == 1
+    assert sum(one.get("plan_batches", 0) for one in done) == 2
+    rows = [row for lines in found for row in rows_of(lines)]
+    assert sorted(rows) == sorted([*range(N_ROWS)] * 4)
+
+
+@pytest.mark.parametrize("name", ["open_data", "plan_batches"])
+def test_a_rank_that_dies_while_it_plans(rows_file: Path, tmp_path: Path, name: str) -> None:
+    """Another one plans then, and gets its rows."""
+    found = Ranks(2, {**batches(rows_file), "die": {name: str(tmp_path / "died")}}).end()
+    (lines,) = filter(None, found)
+    assert rows_of(lines) == lines[-1]["order"][0]
+
+
+def test_what_one_rank_opens_is_whole_in_the_others(tmp_path: Path) -> None:
+    """Joined, virtual and typed data, and files that are left out."""
+    kind = h5py.enum_dtype({"A": 1, "B": 2}, "u1")
+    names = [tmp_path / f"{number}.h5" for number in range(3)]
+    for path in names[:2]:
+        with h5py.File(path, "w") as file:
+            file.create_dataset("x", data=np.arange(40).reshape(20, 2), chunks=(5, 2))
+            file.create_dataset("k", data=np.ones(20, "u1"), dtype=kind, fillvalue=2)
+            file["s"] = np.array([b"ab"] * 20, h5py.string_dtype("ascii", 2))
+            layout = h5py.VirtualLayout((20, 2), "i8")
+            layout[:] = h5py.VirtualSource(file["x"])
+            file.create_virtual_dataset("v", layout)
+    names[2].write_bytes(b"no HDF5")
+    source = KeptSource(names, {}, keeps=False, skip_missing=True)
+    with pytest.warns(multitables.MissingFileWarning):
+        opened = open_data(DataSpec(source, {"x": "x", "k": "k", "s": "s", "v": "v"}))
+    data = plans.encode(b"1", plans.of_opened(opened))
+    again = plans.opened_of(plans.decode(data, b"1"), opened.structure)
+    assert plans.encode(b"1", plans.of_opened(again)) == data
+    (missing,) = again.missing_files.values()
+    assert type(missing) is type(*opened.missing_files.values())
+    assert str(missing) == str(*opened.missing_files.values())
+    for one, other in zip(opened.indexes, again.indexes, strict=True):
+        assert other.dtype == one.dtype
+        assert other.dtype.metadata == one.dtype.metadata
+        assert repr(other) == repr(one)
+    facts = {"block_rows": 7, "n_readers": 2, **opened.facts()}
+    plan, twin = (plan_reads(one.indexes, **facts) for one in (opened, again))
+    assert encoded_plan(twin, again) == encoded_plan(plan, opened)
+    (sent,) = plans.decode(plans.encode(b"", (plan,), opened.indexes), b"", again.indexes)
+    assert encoded_plan(sent, again) == encoded_plan(plan, opened)
+    assert sent.datasets[0].index is again.indexes[0]
+    with pytest.raises(multitables.OptionsError, match="other data"):
+        plans.decode(data, b"2")
+    for damaged in (data[:40], b"", data.replace(b"ChunkIndex", b"ChunkOther")):
+        with pytest.raises(ValueError, match=r"no value|JSON|Expecting|Unterminated"):
+            plans.decode(damaged, b"1")
 
 
 def test_even_ranks(rows_file: Path) -> None:

@@ -3,21 +3,25 @@
 Law
 ---
 1. Its argument is JSON: what to stream, and what to do meanwhile. It prints a line of JSON for each
-   thing that comes, and one at the end with what was told.
+   thing that comes, and one at the end with what was told, and how often it opened and planned.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
 import socket
 import sys
 import time
+from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import multitables
 from _multitables import options
+from _multitables.parent.batches import epoch_streams
 from _multitables.parent.node import shared_readers
 from _multitables.parent.node.host_link import HostLink
 
@@ -38,12 +42,30 @@ def be_impatient(seconds: float) -> None:
     HostLink._connected = reached  # type: ignore[method-assign]
 
 
+def count(done: Counter[str], name: str, killed: str | None) -> None:
+    """Count the calls of a function of batches; die in it, as one rank of all, with this file."""
+    real = getattr(epoch_streams, name)
+
+    def counting(*values: Any, **named: Any) -> Any:
+        done[name] += 1
+        if killed is not None:
+            with contextlib.suppress(FileExistsError):
+                Path(killed).touch(exist_ok=False)
+                os.kill(os.getpid(), signal.SIGKILL)
+        return real(*values, **named)
+
+    setattr(epoch_streams, name, counting)
+
+
 def main() -> None:
+    done = Counter[str]()
     wanted: dict[str, Any] = json.loads(sys.argv[1])
     if "stall" in wanted:
         be_impatient(wanted["stall"])
     if wanted.get("stop_planning"):
         shared_readers.made_ring = lambda *_, **__: os.kill(os.getpid(), signal.SIGSTOP)
+    for name in ("open_data", "plan_batches"):
+        count(done, name, wanted.get("die", {}).get(name))
     streamer = multitables.Streamer(wanted["filename"])
     given = {"share": "node", **wanted["options"]}
     make: Any = getattr(streamer, f"get_{wanted['kind']}")
@@ -75,7 +97,7 @@ def main() -> None:
         time.sleep(wanted["hold"])
         say(held=bool((part == before).all()))
         del part
-    say(state=state, order=expected, told=told)
+    say(state=state, order=expected, told=told, done=done)
 
 
 if __name__ == "__main__":

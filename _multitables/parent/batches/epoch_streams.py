@@ -2,7 +2,8 @@
 
 Law
 ---
-1. The file is indexed once, at the first need. Readers rest between streams.
+1. The file is indexed once, at the first need; by one of the ranks that share readers. Readers rest
+   between streams.
 2. From the second iteration on, a stream keeps running between loops, so that the next epoch is
    prefetched while the user does other things.
 3. Says which epochs and positions an iteration has; what was delivered of them is the iterator's.
@@ -10,6 +11,7 @@ Law
 
 from __future__ import annotations
 
+import threading
 from dataclasses import dataclass, replace
 
 from _multitables.errors import CorruptChunkError, UnsupportedDatasetError
@@ -30,6 +32,8 @@ from _multitables.plan.row_order import OrderWords, order_of
 from _multitables.plan.row_subset import subset_of
 from _multitables.plan.sharding import Ranges, Shard, between, length, run_of_node, shard_of
 from _multitables.plan.stream_plan import ReadPlan
+from _multitables.tree import structure_of
+from _multitables.wire import values
 
 
 @dataclass(frozen=True)
@@ -76,6 +80,7 @@ class EpochStreams:
         self._spec = spec
         self._pool = pool
         self._opened: tuple[Opened | OpenedRows, OrderWords] | None = None
+        self._opening = threading.Lock()
 
     @property
     def is_open(self) -> bool:
@@ -84,13 +89,29 @@ class EpochStreams:
 
     def open(self) -> tuple[Opened | OpenedRows, OrderWords]:
         """Return what was indexed, and the order of its rows in epoch 0."""
-        if self._opened is None:
-            opened = self._open()
-            subset = subset_of(self.wanted.rows, opened.indexes[0].n_rows)
-            self._opened = opened, order_of(opened.indexes, subset, self.wanted)
-        return self._opened
+        with self._opening:  # ranks count what they open together
+            if self._opened is None:
+                opened = self._open()
+                subset = subset_of(self.wanted.rows, opened.indexes[0].n_rows)
+                self._opened = opened, order_of(opened.indexes, subset, self.wanted)
+            return self._opened
 
     def _open(self) -> Opened | OpenedRows:
+        if self._shared is None or self._closed:
+            return self._open_here()
+        spec = self._spec
+        structure, paths = structure_of(spec.path)
+        version = repr(spec.version)
+        wanted = (*spec.file.wanted, *map(str, paths), spec.field, repr(spec.inner), version)
+        return self._shared.opened(values.encode(wanted), structure, self._open_rows)
+
+    def _open_rows(self) -> Opened:
+        """Open what ranks share: `check_options` refuses others."""
+        opened = self._open_here()
+        assert isinstance(opened, Opened)
+        return opened
+
+    def _open_here(self) -> Opened | OpenedRows:
         try:
             return open_data(self._spec)
         except UnsupportedDatasetError as refusal:
@@ -157,7 +178,11 @@ class EpochStreams:
             return opened, plan, wanted.batch_size
 
         if self._shared is not None:
-            return self._shared.start(wanted.n_procs, lambda _: (*planned(), b""))
+            options = (epochs, wanted.batch_size, wanted.n_procs)
+            what = (order, tuple(map(tuple, run.ranges)), *options, wanted.read_ahead)
+            encoded = values.encode(what)
+            share = self._shared.start
+            return share(wanted.n_procs, encoded, opened, lambda: (*planned()[1:], None))[0]
         return start_stream(self._pool, wanted.n_procs, planned)
 
     def pass_by(self, run: EpochRun) -> None:

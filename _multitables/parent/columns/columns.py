@@ -44,14 +44,13 @@ from _multitables.plan.key_groups import (
     Rows,
     UnsortedError,
     cut,
-    decode_keys,
-    encode_keys,
     n_rows,
     part_of,
     rows_in,
 )
 from _multitables.plan.reader_options import ColumnOptions
 from _multitables.plan.stream_plan import ReadPlan
+from _multitables.wire import values
 
 #: Bytes of a block by default, about.
 BLOCK_BYTES = 8 << 20
@@ -264,11 +263,9 @@ class Columns:
         opened, wanted = self._opened, self._wanted
         if not opened.opened.indexes:
             return None, *self._keys(stretch)
-        known: list[tuple[KeyRows, I64]] = []
 
-        def planned(told: bytes | None = None) -> tuple[Opened, ReadPlan, int, bytes]:
-            rows, edges = self._keys(stretch) if told is None else decode_keys(told)
-            known.append((rows, edges))
+        def planned() -> tuple[ReadPlan, int, tuple[KeyRows, I64]]:
+            rows, edges = self._keys(stretch)
             groups = [
                 Group(list(group.indexes.values()), offsets[edges])
                 for group, offsets in zip(opened.groups.values(), rows.offsets, strict=True)
@@ -280,14 +277,21 @@ class Columns:
                 n_consumers=self._place.count,
                 **opened.opened.facts(),
             )
-            others = encode_keys(rows, edges) if self._shared and told is None else b""
-            return opened.opened, plan, 1, others
+            return plan, 1, (rows, edges)
 
         if self._shared is not None:
-            stream = self._shared.start(wanted.n_procs, planned)
-        else:
-            stream = start_stream(self._pool, wanted.n_procs, lambda: planned()[:3])
-        return stream, *known[0]
+            columns = tuple((name, *group.indexes) for name, group in opened.groups.items())
+            what = values.encode((stretch, self._entries, wanted.n_procs, self.index, columns))
+            stream, keys = self._shared.start(wanted.n_procs, what, opened.opened, planned)
+            return stream, *keys
+        known: list[tuple[KeyRows, I64]] = []
+
+        def alone() -> tuple[Opened, ReadPlan, int]:
+            plan, block_size, keys = planned()
+            known.append(keys)
+            return opened.opened, plan, block_size
+
+        return start_stream(self._pool, wanted.n_procs, alone), *known[0]
 
     def _block(
         self, stream: StreamQueue | None, rows: KeyRows, begin: int, end: int

@@ -3,11 +3,12 @@
 Law
 ---
 1. Every rank asks for the same streams in the same order. One of them plans each, which the host
-   decides (host.py); a rank that plans otherwise than that one is told so.
+   decides (host.py), and the plan comes to the others with the ring: they neither open the file nor
+   plan (plans.py). A rank that wants something else gets an error.
 2. A rank takes blocks from the ring without asking the host, which only reports deaths. A rank
    that has closed this counts as present until its blocks are back.
 3. In a forked child everything is closed.
-4. What another process sends is used only if it is what this rank would plan, and cannot change.
+4. What another process sends is used only if it is of what this rank wants, and cannot change.
 5. A rank that gets nothing looks after the host, and through it after the rank for which it waits
    (host_link.py).
 """
@@ -28,23 +29,21 @@ from _multitables import _core
 from _multitables.errors import (
     ClosedError,
     MultitablesError,
-    OptionsError,
     ReaderDiedError,
     SharedMemoryError,
     StalledError,
 )
-from _multitables.parent.node import messages
+from _multitables.parent.node import messages, plans
 from _multitables.parent.node.host_link import HostLink, host_ended
 from _multitables.parent.node.place import NodePlace
 from _multitables.parent.readers.death import Death
 from _multitables.parent.stream.open_stream import Opened, encoded_plan, made_ring, views_of
 from _multitables.parent.stream.stream_queue import StreamQueue
 from _multitables.plan.stream_plan import ReadPlan
+from _multitables.tree import Structure
 
 #: How often a rank that waits for an answer looks after the host.
 LOOK_SECONDS = 0.1
-#: Plans a stream, from another rank's bytes if given, and returns bytes for the other ranks.
-Planned = Callable[[bytes | None], tuple[Opened, ReadPlan, int, bytes]]
 
 _T = TypeVar("_T")
 _made: Counter[str] = Counter()
@@ -77,9 +76,64 @@ class SharedReaders:
 
     # ---- streams
 
-    def start(self, n_readers: int, planned: Planned) -> StreamQueue:
-        """Return this rank's blocks of the next stream."""
-        return self._next(lambda at, *told: self._stream(at, n_readers, planned, *told))
+    def opened(
+        self, wanted: bytes, structure: Structure, open_here: Callable[[], Opened]
+    ) -> Opened:
+        """Return what one of the ranks, which want the same, opens for all."""
+
+        def given(at: int, answer: dict[str, Any], descriptors: list[int]) -> Opened:
+            if "plan" in answer:
+                opened = open_here()
+                data = plans.encode(wanted, plans.of_opened(opened))
+                descriptors.append(messages.filled(data))
+                self._link.send({"planned": at}, descriptors)
+            else:
+                with _checked("an index"):
+                    value = plans.decode(messages.content(descriptors[0]), wanted)
+                    opened = plans.opened_of(value, structure)
+            self._leave(at, holds=False)
+            return opened
+
+        return self._next(given)
+
+    def start(
+        self,
+        n_readers: int,
+        wanted: bytes,
+        opened: Opened,
+        planned: Callable[[], tuple[ReadPlan, int, _T]],
+    ) -> tuple[StreamQueue, _T]:
+        """Return this rank's blocks of the next stream, and what its planner has for all ranks.
+
+        Parameters
+        ----------
+        wanted : bytes
+            What is to be planned of what was opened: equal in all ranks.
+        planned : callable
+            Returns the plan, the rows of a block, and what all ranks are to have.
+        """
+
+        def stream(
+            at: int, answer: dict[str, Any], descriptors: list[int]
+        ) -> tuple[StreamQueue, _T]:
+            if "plan" in answer:
+                plan, block_size, others = planned()
+                number = self.place.number
+                ring = made_ring(encoded_plan(plan, opened), plan, opened, consumer=number)
+                data = plans.encode(wanted, (plan, block_size, others), opened.indexes)
+                descriptors.append(messages.filled(data))
+                message = {"planned": at, "n_readers": n_readers}
+                self._link.send(message, [*ring.descriptors(), *descriptors])
+            else:
+                with _checked("a ring"):
+                    value = plans.decode(messages.content(descriptors[2]), wanted, opened.indexes)
+                    plan, block_size, others = value
+                    ring = self._joined(plan, opened.structure, descriptors)
+            self._stay_while_lent(ring)
+            readers = ReadersOfStream(self, at, ring)
+            return StreamQueue(ring, readers, plan, block_size, readers.leave), others
+
+        return self._next(stream)
 
     def memory(self, made: Callable[[], bytes], n_bytes: int) -> mmap.mmap | None:
         """Return bytes that one of the ranks makes for all, `n_bytes` or none; None if none.
@@ -121,46 +175,15 @@ class SharedReaders:
             finally:
                 messages.close(descriptors)
 
-    def _stream(
-        self,
-        at: int,
-        n_readers: int,
-        planned: Planned,
-        answer: dict[str, Any],
-        descriptors: list[int],
-    ) -> StreamQueue:
-        if "plan" in answer:
-            opened, plan, block_size, extra = planned(None)
-            encoded = encoded_plan(plan, opened)
-            ring = made_ring(encoded, plan, opened, consumer=self.place.number)
-            if extra:
-                descriptors.append(messages.filled(extra))
-            message = {"planned": at, "n_readers": n_readers}
-            self._link.send(message, [*ring.descriptors(), *descriptors])
-        else:
-            with _checked("a ring"):
-                ring, plan, block_size = self._joined(planned, descriptors)
-        self._stay_while_lent(ring)
-        readers = ReadersOfStream(self, at, ring)
-        return StreamQueue(ring, readers, plan, block_size, readers.leave)
-
-    def _joined(self, planned: Planned, descriptors: list[int]) -> tuple[_core.Ring, ReadPlan, int]:
-        """Return the ring that another rank made for the plan that this one makes, too."""
-        extra = b"".join(map(messages.content, descriptors[2:]))
-        opened, plan, block_size, _ = planned(extra)
-        if messages.content(descriptors[0]) != encoded_plan(plan, opened):
-            raise OptionsError(
-                f"rank number {self.place.number} of this node asks for other data than the rank "
-                "that planned the stream (expected equal options, files and places to go on)",
-                advice="Give all ranks of a node the same options, and the states of all ranks",
-                option="share",
-            )
+    def _joined(self, plan: ReadPlan, structure: Structure, descriptors: list[int]) -> _core.Ring:
+        """Return the ring that another rank made for a plan."""
+        views = views_of(plan)
+        if any(dtype.hasobject for dtype, _ in views):
+            raise ValueError("its elements are no values")
+        messages.sealed_bytes(descriptors[0])
         plan_fd, ring_fd = descriptors[:2]
         del descriptors[:2]
-        keys = opened.structure.keys
-        number = self.place.number
-        ring = _core.Ring.attached(plan_fd, ring_fd, number, views_of(plan), keys)
-        return ring, plan, block_size
+        return _core.Ring.attached(plan_fd, ring_fd, self.place.number, views, structure.keys)
 
     def _stay_while_lent(self, ring: _core.Ring) -> None:
         """Keep this rank present for the host while it holds blocks of a ring."""
@@ -267,7 +290,7 @@ def _checked(what: str) -> Iterator[None]:
         yield
     except MultitablesError:
         raise
-    except (OSError, ValueError, EOFError, IndexError) as error:
+    except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
         raise SharedMemoryError(
             f"another process of this node sent {what} that cannot be used: {error}",
             good="What was delivered is good",
