@@ -10,6 +10,7 @@ This file must never open anything.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import posixpath
 import re
@@ -48,10 +49,11 @@ def kind_of(name: str) -> str:
 def absolute(name: str) -> str:
     """Return the whole name of a file; that of an object without its query."""
     if not is_remote(name):
-        try:
-            whole = os.path.join(os.getcwd(), name)
-        except OSError:  # the working directory was removed, or a sandbox does not tell it
-            whole = name
+        whole = name
+        if not name.startswith("/"):
+            # The working directory may be removed, or a sandbox does not tell it.
+            with contextlib.suppress(OSError):
+                whole = os.path.join(os.getcwd(), name)
         # What is before ".." may be a link, whose folder only the system knows.
         return whole if ".." in whole.split("/") else os.path.normpath(whole)
     return name.split("?", 1)[0] if kind_of(name) == "http" else name

@@ -24,8 +24,8 @@ OPENS = {
         kerchunk.layout numpy_type open_files open_options reach references saved saved.places
         stored_at stored_files""",
     "parent": """open open.conversion open.dataset open.file open.filters open.group open.handle
-        open.kept open.mapping open.objects open.read_only open.reading open.results open.stored_type
-        open.visits""",
+        open.kept open.mapping open.objects open.read_only open.reading open.results
+        open.stored_type open.visits""",
     "plan": "dataset_table",
     "remote": "names options",
     "select": "h5py_grammar",
