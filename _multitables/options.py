@@ -16,7 +16,7 @@ import operator
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, fields
 from functools import lru_cache
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import numpy as np
 
@@ -189,7 +189,7 @@ def checked(kind: type[_T], **given: Any) -> _T:
     OptionsError
         An option that cannot work.
     """
-    for name, check in _checks(kind):
+    for name, check in _checks(cast(Any, kind)):
         given[name] = check(name, given[name])
     return kind(**given)
 
