@@ -22,7 +22,6 @@ import numpy as np
 from _multitables import _core
 from _multitables.index.chunk_index import ChunkIndex, SourceFile
 from _multitables.plan.dataset_table import Dataset, DatasetTable, Records
-from _multitables.wire.request_bytes import encode_rows
 
 if TYPE_CHECKING:
     from _multitables.plan.stream_plan import ReadPlan
@@ -89,6 +88,8 @@ def encode_plan(
     grows : bool
         Others write the file meanwhile.
     """
+    from _multitables.wire.request_bytes import encode_rows
+
     tapes, tape_at = [], control_bytes
     for tape in plan.tapes:
         tapes.append(_TAPE.pack(tape.dataset, tape_at, tape.n_bytes, tape.caches, tape.ends))

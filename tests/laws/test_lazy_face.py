@@ -29,7 +29,7 @@ OPENS = {
     "plan": "dataset_table",
     "remote": "names options",
     "select": "h5py_grammar",
-    "wire": "plan_bytes request_bytes",
+    "wire": "plan_bytes",
 }
 #: And what the first read of a dataset adds.
 READS = {"_multitables.parent.readers", "_multitables.parent.readers.local_rows"}

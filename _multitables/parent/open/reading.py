@@ -32,7 +32,6 @@ from _multitables.parent.open.results import new_array
 from _multitables.plan.dataset_table import DatasetTable, lookup_table
 from _multitables.select.h5py_grammar import Names
 from _multitables.wire.plan_bytes import encode_datasets
-from _multitables.wire.request_bytes import encode_hyperslab
 
 if TYPE_CHECKING:
     from _multitables.parent.open.library import Library
@@ -208,6 +207,8 @@ class Contents:
             out = new_array(*like)
         part = self._part(slab.field)
         if out.nbytes and part.core is not None:
+            from _multitables.wire.request_bytes import encode_hyperslab
+
             part.core.read(encode_hyperslab(slab), out)
         for step in rest:
             out = out[step]
