@@ -9,13 +9,17 @@ Law
 
 from __future__ import annotations
 
+import bz2
 import json
 import re
+import struct
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import h5py
+import hdf5plugin  # noqa: F401  (h5py stores only what some plugin knows)
 import numpy as np
 import pytest
 from h5py import h5d, h5p, h5r, h5s, h5t
@@ -210,6 +214,115 @@ def test_references_deeper_than_json_may_be(tmp_path: Path) -> None:
     (tmp_path / "deep.json").write_text('{"version": 1, "refs": ' + deep("[]", 100_000) + "}")
     with pytest.raises(multitables.FileOpenError, match="no JSON"):
         multitables.open(tmp_path / "deep.json")
+
+
+# ---- chunks that inflate
+
+N = 1000
+
+
+def inflating(path: Path, filters: list[Any], stored: bytes) -> None:
+    """Store one chunk of `N` bytes as it is, behind filters: numbers, or with their values."""
+    made = h5p.create(h5p.DATASET_CREATE)
+    made.set_chunk((N,))
+    for one in filters:
+        made.set_filter(*(one[0], 1, one[1]) if isinstance(one, tuple) else (one, 1))
+    with h5py.File(path, "w", libver="latest") as file:
+        x = h5d.create(file.id, b"x", h5t.NATIVE_INT8, h5s.create_simple((N,)), made)
+        x.write_direct_chunk((0,), stored)
+
+
+def squeezed(make: Any, n_mib: int) -> bytes:
+    """Compress zeros."""
+    zeros = bytes(1 << 20)
+    return b"".join(make.compress(zeros) for _ in range(n_mib)) + bytes(make.flush())
+
+
+DEFLATE, FLETCHER, SHUFFLE, SZIP, BZIP2 = 1, 3, 2, (4, (141, 32, 8, N)), 307
+LZF, BLOSC, LZ4, BITSHUFFLE, ZSTD, BLOSC2 = (
+    32000,
+    32001,
+    32004,
+    (32008, (0, 2, 1, 0, 2)),
+    32015,
+    32026,
+)
+GIB = squeezed(bz2.BZ2Compressor(9), 1024)  # 785 bytes
+TWICE = zlib.compress(squeezed(zlib.compressobj(9), 256), 9)
+#: As it says that it inflates to 2^31 bytes, 2^40 bytes, ...
+SAYS: dict[Any, bytes] = {
+    BLOSC: struct.pack("<BBBBIII", 2, 1, 2, 1, (1 << 31) - 100, 1 << 20, 16),
+    BLOSC2: struct.pack("<BBBBIIIQQ", 5, 1, 5, 1, (1 << 31) - 100, 1 << 20, 32, 0, 0x10 << 56),
+    LZ4: struct.pack(">QII", 1 << 40, 1 << 30, 100) + bytes(100),
+    BITSHUFFLE: struct.pack(">QI", 1 << 40, 1 << 13) + bytes(100),
+    ZSTD: b"\x28\xb5\x2f\xfd\xe0" + struct.pack("<Q", 1 << 60) + bytes(50),
+    SZIP: struct.pack("<I", 2**32 - 1) + bytes(900),
+}
+INFLATING: list[tuple[list[Any], bytes]] = [
+    ([BZIP2], GIB), ([DEFLATE, BZIP2], GIB), ([BZIP2, BZIP2], bz2.compress(GIB)),
+    ([DEFLATE, DEFLATE], TWICE), ([DEFLATE] * 3, zlib.compress(TWICE)),
+    ([DEFLATE, FLETCHER, DEFLATE], TWICE), ([SHUFFLE, DEFLATE, DEFLATE], TWICE),
+    ([LZF, DEFLATE], TWICE), *(([one], stored) for one, stored in SAYS.items()),
+    *(([DEFLATE, one], stored) for one, stored in SAYS.items()),
+]  # fmt: skip
+
+
+def test_chunks_that_inflate(tmp_path: Path) -> None:
+    files = [tmp_path / f"{number}.h5" for number in range(len(INFLATING))]
+    for path, (filters, stored) in zip(files, INFLATING, strict=True):
+        inflating(path, filters, stored)
+        assert path.stat().st_size < 1 << 12
+    check(outcomes(files), ["CorruptChunkError .*expected"] * len(files))
+
+
+# ---- heaps
+
+
+def heap(path: Path, descriptor: dict[int, int] | None = None, **words: int) -> None:
+    """Store elements of variable length, and change their descriptors or words of their heap."""
+    with h5py.File(path, "w") as file:
+        x = file.create_dataset("x", (3,), h5py.vlen_dtype("u1"))
+        x[:] = [np.arange(16, dtype="u1")] * 3
+        at = x.id.get_offset()
+    data = bytearray(path.read_bytes())
+    for number in range(3):
+        for offset, value in (descriptor or {}).items():
+            struct.pack_into("<Q" if offset == 4 else "<I", data, at + 16 * number + offset, value)
+    for word, value in words.items():
+        struct.pack_into("<Q", data, data.index(b"GCOL") + int(word[1:]), value)
+    path.write_bytes(data)
+
+
+def test_heaps(tmp_path: Path) -> None:
+    """Of a descriptor: length, address and index; of a heap: its size, and that of its object."""
+    made: list[tuple[dict[int, int], dict[str, int], str]] = [
+        ({4: 2**62}, {}, "in the file at byte 4611686018"), ({4: 2**64 - 1}, {}, "undefined"),
+        ({0: 2**32 - 1}, {}, "expected 4294967295 bytes"), ({12: 2**31}, {}, "object 2147483648"),
+        ({12: 0}, {}, "object 0"), ({}, {"_8": 2**60}, "in the file"), ({}, {"_8": 17}, "object 1"),
+        ({}, {"_24": 2**63}, "more bytes"), ({}, {"_24": 2**64 - 1}, "more bytes"),
+    ]  # fmt: skip
+    files = [tmp_path / f"{number}.h5" for number in range(len(made))]
+    for path, (descriptor, words, _) in zip(files, made, strict=True):
+        heap(path, descriptor, **words)
+    check(outcomes(files), [f"CorruptFileError .*{text}" for *_, text in made])
+
+
+def test_elements_that_share_their_bytes(tmp_path: Path) -> None:
+    """78 kB that stand for 16 GiB."""
+    path, n = tmp_path / "x.h5", 1 << 18
+    with h5py.File(path, "w") as file:
+        one = file.create_dataset("one", (1,), h5py.vlen_dtype("u1"))
+        one[0] = np.zeros(1 << 16, "u1")
+        at = one.id.get_offset()
+        file.create_dataset("x", (1, n), one.dtype, chunks=(1, n), compression="gzip")
+    stored = zlib.compress(path.read_bytes()[at : at + 16] * n, 9)
+    with h5py.File(path, "a") as file:
+        file["x"].id.write_direct_chunk((0, 0), stored)
+    assert path.stat().st_size < 1 << 17
+    check(outcomes([path]), ["CorruptFileError .*elements of variable length within"])
+
+
+# ---- what is meant
 
 
 def test_texts_of_references_are_as_they_are(tmp_path: Path) -> None:
