@@ -212,6 +212,10 @@ def test_states_of_others_are_refused(tables: Path) -> None:
     for state, match in [
         (other.state_dict(), "other rows"),
         ({**blocks.state_dict(), "rank": 1}, "not of all ranks"),
+        ({**blocks.state_dict(), "world_size": 2**40}, "not of all ranks"),
+        ({**blocks.state_dict(), "rank": "x"}, "not a state of columns"),
+        ({**blocks.state_dict(), "left": [[[2**70], [0]]]}, "not a state of columns"),
+        ({**blocks.state_dict(), "left": [[[float("inf")], [0]]]}, "not a state of columns"),
         ({}, "not a state"),
         ("x", "not a state"),
         (3, "not a state"),

@@ -1,9 +1,10 @@
-"""References, saved indexes and saved states that were changed, given to public calls.
+"""References, saved indexes, states and cached pages that were changed, given to public calls.
 
 Law
 ---
 1. A variant is a number, as in `public_walk`; what is right to raise is said there.
 2. A text is changed in its bytes, or one value of it becomes an odd one; a state is a value.
+   Damage of the cache on disk is never an error: the server has the object.
 3. Calls are made in a child, which prints a line for each variant.
 
 The child: ``public_values.py KIND FOLDER NUMBER ...``.
@@ -20,12 +21,14 @@ import sys
 import traceback
 import warnings
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import h5py
 import numpy as np
 from damaged_files import Lines, child, limit_memory
+from plain_server import plain_server
 from public_walk import GOOD, is_right, variant
 
 import multitables
@@ -62,11 +65,12 @@ def _file(path: Path) -> None:
     with h5py.File(path, "w") as file:
         x = np.arange(120, dtype="<i4").reshape(24, 5)
         file.create_dataset("x", data=x, chunks=(4, 3), compression="gzip", shuffle=True)
-        file["g/y"], file["x"].attrs["units"] = np.arange(7.0), "m"
+        file["g/y"], file["h/y"], file["x"].attrs["units"] = np.arange(7.0), np.arange(3.0), "m"
+        file["c/key"], file["c/value"] = np.arange(12) // 3, np.arange(12.0)
 
 
-def _read(path: Path) -> None:
-    with multitables.open(path, n_threads=1, cache_bytes=0) as file:
+def _read(path: Path | str, **options: Any) -> None:
+    with multitables.open(path, n_threads=1, cache_bytes=0, **options) as file:
         for name in ("x", "g/y"):
             file[name][:3], dict(file[name].attrs)
         list(file)
@@ -90,6 +94,19 @@ def references(folder: Path, numbers: Iterable[int]) -> Iterator[Callable[[], An
         yield lambda: _read(path)
 
 
+def parquet(folder: Path, numbers: Iterable[int]) -> Iterator[Callable[[], Any]]:
+    """Yield what reads references in Parquet, of which one file was changed."""
+    references = folder / "good.parq"
+    multitables.index_file(folder / "x.h5", references, progress=False)
+    files = [path for path in sorted(references.rglob("*")) if path.is_file()]
+    for number in numbers:
+        path = files[number % len(files)]
+        good = path.read_bytes()
+        path.write_bytes(variant(good, number))
+        yield lambda: _read(references)
+        path.write_bytes(good)
+
+
 def saved_index(folder: Path, numbers: Iterable[int]) -> Iterator[Callable[[], Any]]:
     """Yield what reads a file by its saved index, which was changed."""
     file = folder / "x.h5"
@@ -109,28 +126,58 @@ def saved_index(folder: Path, numbers: Iterable[int]) -> Iterator[Callable[[], A
         yield read
 
 
-def state(folder: Path, numbers: Iterable[int]) -> Iterator[Callable[[], Any]]:
+def state(
+    make: Callable[[multitables.Streamer], Any], folder: Path, numbers: Iterable[int]
+) -> Iterator[Callable[[], Any]]:
     """Yield what resumes from a changed state."""
     with multitables.Streamer(folder / "x.h5") as streamer:
-        make = lambda: streamer.get_batches("/x", 5, shuffle="full", seed=3, n_procs=1)  # noqa: E731
-        with make() as batches:
-            next(iter(batches))
-            good = json.loads(json.dumps(batches.state_dict()))
+        with make(streamer) as loader:
+            next(iter(loader))
+            good = json.loads(json.dumps(loader.state_dict()))
 
         def resume(some: Any) -> None:
-            with make() as batches:
-                batches.load_state_dict(some)
-                for batch in itertools.islice(iter(batches), 2):
-                    del batch
+            with make(streamer) as loader:
+                loader.load_state_dict(some)
+                for one in itertools.islice(iter(loader), 2):
+                    del one
 
         for number in numbers:
             yield lambda number=number: resume(changed(good, number))
 
 
+def pages(folder: Path, numbers: Iterable[int]) -> Iterator[Callable[[], Any]]:
+    """Yield what reads an object whose pages on disk were changed, and is right all the same."""
+    kept = folder / "kept"
+    options: dict[str, Any] = {"storage_options": {"cache_folder": str(kept)}}
+    with plain_server(objects={"/x.h5": (folder / "x.h5").read_bytes()}) as server:
+        name = f"{server.endpoint}/x.h5"
+        with multitables.open(name, **options) as file:
+            rows = file["x"][...]
+
+        def read() -> None:
+            _read(name, **options)
+            with multitables.open(name, **options) as file:
+                assert np.array_equal(file["x"][...], rows)
+
+        for number in numbers:
+            files = sorted(path for path in kept.iterdir() if path.stat().st_size)
+            path = files[number % len(files)]
+            path.write_bytes(variant(path.read_bytes(), number))
+            yield read
+
+
+#: Whose state it is.
+LOADERS: dict[str, Callable[[multitables.Streamer], Any]] = {
+    "batches": lambda of: of.get_batches("/x", 5, shuffle="full", seed=3, n_procs=1),
+    "items": lambda of: of.get_collection("/*/y", seed=3, n_procs=1),
+    "columns": lambda of: of.get_columns("/c", index="key", entries_per_block=4, n_procs=1),
+}
 KINDS: dict[str, Callable[[Path, Iterable[int]], Iterator[Callable[[], Any]]]] = {
     "references": references,
+    "Parquet": parquet,
     "saved index": saved_index,
-    "state": state,
+    "pages": pages,
+    **{f"state of {name}": partial(state, make) for name, make in LOADERS.items()},
 }
 
 

@@ -202,18 +202,19 @@ class Columns:
             ranks = [(one["rank"], one["world_size"], one["node"]) for one in states]
             left: dict[int, list[Range]] = {}
             for one, (rank, _, of_node) in zip(states, ranks, strict=True):
-                ranges = [_range(saved) for saved in one["left"]]
+                ranges = [_range(saved, self._identity()["rows"]) for saved in one["left"]]
                 if left.setdefault(rank // of_node, ranges) != ranges:
                     raise _refused("ranks of a node did not take equally many blocks")
-        except (KeyError, TypeError, ValueError, IndexError, ZeroDivisionError) as error:
-            if isinstance(error, OptionsError):
+            ranges = sorted(itertools.chain(*left.values()))
+            if ranks != [(wanted.rank, wanted.world_size, node)]:
+                numbers, worlds = sorted(rank for rank, _, _ in ranks), {of for _, of, _ in ranks}
+                if numbers != list(range(len(ranks))) or worlds != {len(ranks)}:
+                    raise _refused("states are not of all ranks")
+                ranges = list(self._share_of(ranges))
+        except (KeyError, TypeError, ValueError, IndexError, ArithmeticError) as error:
+            if isinstance(error, MultitablesError):
                 raise
             raise _refused(f"this is not a state of columns: {state!r:.60}") from None
-        ranges = sorted(itertools.chain(*left.values()))
-        if ranks != [(wanted.rank, wanted.world_size, node)]:
-            if sorted(rank[0] for rank in ranks) != list(range(ranks[0][1] if ranks else -1)):
-                raise _refused("states are not of all ranks")
-            ranges = list(self._share_of(ranges))
         self._loaded = tuple(ranges)
         self._at = _At(self._loaded)
 
@@ -351,9 +352,12 @@ class Columns:
         self.close()
 
 
-def _range(saved: Any) -> Range:
-    begin, end = saved
-    return tuple(map(int, begin)), tuple(map(int, end))
+def _range(saved: Any, n_rows: dict[str, int]) -> Range:
+    begin, end = (tuple(map(int, rows)) for rows in saved)
+    rows = zip(begin, end, n_rows.values(), strict=True)
+    if not all(0 <= first <= last <= n for first, last, n in rows):
+        raise ValueError("rows that are not there")
+    return begin, end
 
 
 def _refused(happened: str) -> OptionsError:
