@@ -27,7 +27,7 @@ enum { PARENT, CALL, ROLE, FIRST, LAST, ERROR, FAILED, COUNTS = 8 };
 static int32_t *control;
 static volatile uintptr_t core_begin, core_end;
 
-#define REALS(X) X(read) X(pread64) X(preadv2) X(open64) X(memfd_create) X(fallocate) X(mmap64) \
+#define REALS(X) X(read) X(pread64) X(preadv2) X(pwrite64) X(open64) X(memfd_create) X(fallocate) X(mmap64) \
     X(recvmsg) X(pthread_create) X(fstat64) X(syscall)
 #define DECLARED(name) static __typeof__(name) *real_##name;
 REALS(DECLARED)
@@ -81,7 +81,7 @@ static int is_file(int fd) {
         errno = control[ERROR]; \
         return failure; \
     }
-/* With an error of 0 a read is short. */
+/* With an error of 0 a read or write is short. */
 #define SHORT(call, fd, length) \
     if (control && is_file(fd) && fails(call, FROM)) { \
         if ((errno = control[ERROR])) return -1; \
@@ -111,6 +111,16 @@ ssize_t preadv2(int fd, const struct iovec *into, int count, off_t at, int flags
 ssize_t preadv(int fd, const struct iovec *into, int count, off_t at) {
     SHORT(CALL_pread, fd, count)
     return real_preadv2(fd, into, count, at, 0);
+}
+
+ssize_t pwrite64(int fd, const void *from, size_t length, off64_t at) {
+    SHORT(CALL_pwrite, fd, length)
+    return real_pwrite64(fd, from, length, at);
+}
+
+ssize_t pwrite(int fd, const void *from, size_t length, off_t at) {
+    SHORT(CALL_pwrite, fd, length)
+    return real_pwrite64(fd, from, length, at);
 }
 
 int open64(const char *path, int flags, ...) {

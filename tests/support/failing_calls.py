@@ -17,10 +17,11 @@ import subprocess
 from pathlib import Path
 
 ROLES = ("parent", "reader")
-#: Each call, who makes it, and the errors with which it may fail; 0 stands for a short read.
+#: Each call, who makes it, and the errors with which it may fail; 0 stands for a short one.
 CALLS: dict[str, tuple[tuple[str, ...], tuple[int, ...]]] = {
     "read": (ROLES[:1], (errno.EIO, errno.EINTR, 0)),
     "pread": (ROLES, (errno.EIO, errno.EINTR, 0)),  # and preadv, from the same places
+    "pwrite": (ROLES, (errno.ENOSPC, errno.EIO, errno.EINTR, 0)),
     "open": (ROLES[:1], (errno.EMFILE, errno.EIO, errno.EINTR)),
     "memfd_create": (ROLES[:1], (errno.EMFILE, errno.ENOMEM)),
     "fallocate": (ROLES[:1], (errno.ENOSPC, errno.EINTR)),

@@ -213,6 +213,7 @@ HARMLESS = (0, errno.EINTR)
 CALL_ENDS: dict[tuple[str, str], tuple[str, ...]] = {
     ("pread", "parent"): ("FileOpenError", "SubprocessException"),
     ("pread", "reader"): ("SubprocessException",),
+    ("pwrite", "parent"): ("OptionsError",),  # the cache's folder cannot be made
     ("open", "parent"): ("FileOpenError",),
     ("memfd_create", "parent"): ("SharedMemoryError",),
     ("fallocate", "parent"): ("SharedMemoryError",),
@@ -227,9 +228,10 @@ CALL_ENDS: dict[tuple[str, str], tuple[str, ...]] = {
 CALL_ONLY: dict[tuple[str, str], tuple[str, ...]] = {
     ("read", "parent"): ("collection",),
     ("fstat", "parent"): ("columns", "ragged", "open"),
+    **{("pwrite", role): ("cached",) for role in ("parent", "reader")},
     ("io_uring_setup", "reader"): ("direct",),
 }
-STORES = ("remote",)
+STORES = ("remote", "cached")
 #: Without readers of their own.
 ALONE = ("open",)
 CHANGED = ("FileChangedError", "CorruptChunkError", "CorruptFileError", "FileOpenError")

@@ -11,6 +11,7 @@ Law
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -297,13 +298,23 @@ def versions(place: Place) -> Steps:
     assert at == 40, f"{at} of 40 rows came"
 
 
-def remote(place: Place) -> Steps:
+def remote(place: Place, **more: Any) -> Steps:
     place.server.objects["/numbered.h5"] = place.path.read_bytes()
-    options = {"max_retries": 2, "retry_timeout_seconds": 3.0, "timeout_seconds": 2.0}
+    options = {"max_retries": 2, "retry_timeout_seconds": 3.0, "timeout_seconds": 2.0, **more}
     streamer = multitables.Streamer(
         f"{place.server.endpoint}/numbered.h5", storage_options={**options, "allow_http": True}
     )
     return _all_rows(streamer.get_queue("/rows", n_procs=2, block_size=CHUNK, read_ahead=2))
+
+
+def cached(place: Place) -> Steps:
+    """Read into a new cache on the disk, whose count of its bytes is whole at the end."""
+    folder = place.path.parent / "cache"
+    shutil.rmtree(folder, ignore_errors=True)
+    yield from remote(place, cache_folder=str(folder))
+    used, complement = np.frombuffer((folder / "used").read_bytes(), "<u8")
+    assert used == ~complement
+    assert 0 < used < 1 << 30
 
 
 #: The kind of file that each one reads.
@@ -323,4 +334,5 @@ READINGS: dict[str, tuple[str, Callable[[Place], Steps]]] = {
     "follow": ("numbered", follow),
     "versions": ("versions", versions),
     "remote": ("numbered", remote),
+    "cached": ("numbered", cached),
 }

@@ -147,27 +147,33 @@ class Readers:
 
     def watch(self) -> Death | None:
         """Replace readers that died. Returns the death that ends the work, if one does."""
-        if not self._lock.acquire(blocking=False):
-            return None  # another thread is looking
-        try:
-            work = self._work
-            if work is None or os.getpid() != self._owner:
-                return None
-            self._looking = True
-            for number, process in enumerate(self._members):
-                status = poll(process)
-                if status is None:
-                    death = self._end_if_late(work, number, process)
-                else:
-                    death = self._recover(work, number, process, status)
-                if death is not None:
-                    return death
+        if (
+            self._looking or not self.mine
+        ):  # another thread is; a lock may be one's that is not here
             return None
+        try:
+            with self._lock:  # an interrupt leaves it to nobody
+                if self._looking or self._work is None:
+                    return None
+                try:
+                    self._looking = True
+                    return self._look(self._work)
+                finally:
+                    self._looking = False
         finally:
-            self._looking = False
-            self._lock.release()
             if self._stop_asked:
                 self.stop()
+
+    def _look(self, work: _core.Ring | _core.WorkQueue) -> Death | None:
+        for number, process in enumerate(self._members):
+            status = poll(process)
+            if status is None:
+                death = self._end_if_late(work, number, process)
+            else:
+                death = self._recover(work, number, process, status)
+            if death is not None:
+                return death
+        return None
 
     def _end_if_late(self, work: _Work, number: int, process: Process) -> Death | None:
         """Kill a reader that does not go on. Returns why the work ends, if it does."""

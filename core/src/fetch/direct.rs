@@ -288,6 +288,39 @@ mod tests {
     use super::*;
     use std::io::Write;
 
+    fn engines() -> Vec<Engine> {
+        let mut engines = vec![Engine::Threads(Pool::new().unwrap())];
+        if let Ok(ring) = uring(ENTRIES) {
+            engines.push(Engine::Uring(Box::new(ring)));
+        }
+        engines
+    }
+
+    /// The kernel answers EIO where a process has no memory, in a completion of io_uring, too.
+    #[test]
+    fn a_read_that_fails_fails_alone() {
+        let broken = Arc::new(OwnedFd::from(
+            std::fs::File::open("/proc/self/mem").unwrap(),
+        ));
+        let good = Arc::new(OwnedFd::from(
+            std::fs::File::open("/proc/self/exe").unwrap(),
+        ));
+        for engine in engines() {
+            let mut direct = Direct::with(engine);
+            let files = [&good, &broken, &good, &broken];
+            let tickets = files.map(|file| direct.submit(file, 0, 4).unwrap());
+            for (at, ticket) in tickets.into_iter().enumerate() {
+                match direct.finish(ticket) {
+                    Ok(finished) => assert!(at % 2 == 0 && finished.bytes() == b"\x7fELF"),
+                    Err(error) => {
+                        assert!(at % 2 == 1, "{error}");
+                        assert_eq!(error.raw_os_error(), Some(libc::EIO));
+                    }
+                }
+            }
+        }
+    }
+
     /// Both engines read any range right, also past the end of the file. (The file is opened
     /// without O_DIRECT: what is tested is the arithmetic, on any file system.)
     #[test]
@@ -301,11 +334,7 @@ mod tests {
         let file = std::fs::File::open(&path).unwrap();
         std::fs::remove_file(&path).unwrap();
         let file = Arc::new(OwnedFd::from(file));
-        let mut engines = vec![Engine::Threads(Pool::new().unwrap())];
-        if let Ok(ring) = uring(ENTRIES) {
-            engines.push(Engine::Uring(Box::new(ring)));
-        }
-        for engine in engines {
+        for engine in engines() {
             let mut direct = Direct::with(engine);
             let ranges = [
                 (0, 10),
