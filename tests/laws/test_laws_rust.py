@@ -238,6 +238,30 @@ def test_memory_that_others_write_is_atomics() -> None:
             assert plain == [], f"{where}: {structure}"
 
 
+#: Where slices are made of pointers, and why no other process writes there as long as they live.
+SLICES = {
+    "engine/chunk_cache.rs": "the process's own",
+    "engine/heap_read.rs": "the process's own",
+    "fetch/direct.rs": "the process's own",
+    "os/plugin.rs": "the process's own",
+    "py/read.rs": "the process's own",
+    "requests/server.rs": "a stage, of which each task writes its part and reads nothing else",
+    "requests/work_queue.rs": "atomics, which others may write",
+    "ring/control.rs": "atomics, which others may write",
+    "ring/tape.rs": "rows of a task, until it is published or its block is given back",
+    "tables/words.rs": "a sealed plan, or a copy",
+}
+
+
+def test_slices_are_of_memory_that_no_other_process_writes() -> None:
+    found = {name(path) for path in FILES if "from_raw_parts" in code(path)}
+    assert found == SLICES.keys()
+    sealed = {
+        name(path) for path in FILES if re.search(r"Memory::Sealed\((?!map\) =>)", code(path))
+    }
+    assert sealed == {"tables/plan.rs"}, "only what is sealed against writing is read in its place"
+
+
 def test_files_are_not_too_long() -> None:
     for path in [*CORE.rglob("*.rs"), *INFLATE.parent.rglob("*.rs")]:
         assert len(path.read_text(encoding="utf-8").splitlines()) <= 500, path

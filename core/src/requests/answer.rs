@@ -65,8 +65,8 @@ impl Answerer {
         let internal = |reason: &str| TaskError::Internal(reason.into());
         let place = table_place(words).map_err(internal)?;
         let table = || {
-            let memory = Memory::Shared(self.arena.clone());
-            DatasetTable::over(memory, place.at, place.len)
+            let memory = Memory::taken(&self.arena, place.at, place.len)?;
+            DatasetTable::over(memory, 0, place.len)
         };
         if words[0] == KIND_PIECES {
             let wanted = Pieces::parse(words).map_err(internal)?;

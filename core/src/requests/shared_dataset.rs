@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::SeqCst;
 
-/// Datasets as the readers know them: a table in the arena.
+/// Datasets as the readers know them: a table in the arena, of which this process keeps a copy.
 pub struct SharedDataset {
     pub id: u64,
     pub region: Region,
@@ -24,17 +24,12 @@ impl SharedDataset {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         let mut region = arena.take(bytes.len()).map_err(ShareError::Memory)?;
         region.write(bytes);
-        let table = DatasetTable::over(
-            Memory::Shared(arena.map().clone()),
-            region.at(),
-            bytes.len(),
-        )
-        .map_err(ShareError::Refused)?;
+        let table = DatasetTable::over(Memory::copied(bytes), 0, bytes.len());
         Ok(SharedDataset {
             id: NEXT.fetch_add(1, SeqCst),
             len: bytes.len(),
             region,
-            table,
+            table: table.map_err(ShareError::Refused)?,
         })
     }
 

@@ -317,3 +317,30 @@ fn many_datasets_share_one_answerer() {
         check_parts(dataset, &mut answerer, &request, 1);
     }
 }
+
+/// What was checked when a dataset was opened is what is read, whatever its place in the arena holds.
+#[test]
+fn a_table_that_another_process_overwrites_stays_as_it_was() {
+    let mut random = XorShift64(11);
+    for layout in Layout::ALL {
+        let dataset = TestDataset::with(&mut random, &[60, 7], &[10, 7], layout);
+        let mut answerer = Answerer::new(dataset.arena.clone(), 0);
+        let request = Request::rows(0, 1, 60);
+        let (words, expected) = (request.words(&dataset), request.expected(&dataset));
+        for value in [0, u8::MAX] {
+            let got = answer(&mut answerer, &words, (0, 1), expected.len(), 0);
+            assert_eq!(got.unwrap(), expected);
+            // SAFETY: inside the mapping, of which nobody has a borrow.
+            unsafe { std::ptr::write_bytes(dataset.arena.base(), value, dataset.arena.len()) };
+        }
+        let mut words = words;
+        for at in [7, dataset.arena.len() as u64 - 8, u64::MAX - 7] {
+            (words[1], words[2]) = (words[1] + 1, at);
+            let refused = answer(&mut answerer, &words, (0, 1), 1 << 16, 0);
+            assert!(
+                matches!(refused, Err(TaskError::Internal(_))),
+                "{refused:?}"
+            );
+        }
+    }
+}

@@ -5,9 +5,8 @@
 //!    words. A stream's plan has such a table in it, and a request's dataset is one on its own.
 //! 2. What a record says is checked when the table is opened; later code indexes freely.
 //! 3. Chunk records are the stored ones, sorted by their number in the grid; each names its source.
-//! 4. A table never changes, so the slices below are plain shared borrows: its memfd is sealed, it
-//!    lies in a region of an arena that is not written again while the dataset lives, or it is the
-//!    table's own.
+//! 4. A table never changes, so the slices below are plain shared borrows: its memfd is sealed, or it
+//!    is the table's own.
 
 use super::access::Access;
 pub use super::axis_window::AxisWindow;

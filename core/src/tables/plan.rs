@@ -116,7 +116,7 @@ impl Plan {
     }
 
     pub fn over((map, len): (Mapping, usize)) -> Result<Plan, Refused> {
-        let map = Memory::Shared(Arc::new(map));
+        let map = Memory::Sealed(Arc::new(map));
         // SAFETY: plain words, which do not change (law 4).
         let header = unsafe { header::<Header>(&map, 0, len)? };
         if header.magic != MAGIC || header.total_bytes != len as u64 {

@@ -2,7 +2,8 @@
 //!
 //! Law:
 //! 1. An offset or a product that a table's numbers make is checked here, before it is used.
-//! 2. Whose the memory is makes no difference: shared with other processes, or this one's alone.
+//! 2. What is looked at never changes: nobody can write it any more, or it is this process's own. What
+//!    lies in memory that others may write is copied first, so what was checked is what is read.
 
 use crate::os::memory::Mapping;
 use std::sync::Arc;
@@ -13,7 +14,8 @@ pub type Refused = &'static str;
 /// Where tables lie: aligned for words, and in one place for as long as it lives.
 #[derive(Clone, Debug)]
 pub enum Memory {
-    Shared(Arc<Mapping>),
+    /// Of a memfd that is sealed against writing (`Plan::mapped`).
+    Sealed(Arc<Mapping>),
     Private(Arc<Vec<u64>>),
 }
 
@@ -29,16 +31,24 @@ impl Memory {
         Memory::Private(Arc::new(words))
     }
 
+    /// A copy of `len` bytes from `at` of memory that another process may write meanwhile.
+    pub fn taken(map: &Mapping, at: usize, len: usize) -> Result<Memory, Refused> {
+        if at % 8 != 0 || at.checked_add(len).is_none_or(|end| end > map.len()) {
+            return Err("a table lies outside its memory");
+        }
+        Ok(Memory::Private(Arc::new(map.words(at, len))))
+    }
+
     fn base(&self) -> *const u8 {
         match self {
-            Memory::Shared(map) => map.base(),
+            Memory::Sealed(map) => map.base(),
             Memory::Private(words) => words.as_ptr().cast(),
         }
     }
 
     fn len(&self) -> usize {
         match self {
-            Memory::Shared(map) => map.len(),
+            Memory::Sealed(map) => map.len(),
             Memory::Private(words) => 8 * words.len(),
         }
     }

@@ -349,11 +349,9 @@ impl TestDataset {
     }
 
     pub fn dataset(&self) -> Dataset {
-        let table = DatasetTable::over(
-            Memory::Shared(self.arena.clone()),
-            self.at,
-            self.table().len(),
-        );
+        let len = self.table().len();
+        let memory = Memory::taken(&self.arena, self.at, len).unwrap();
+        let table = DatasetTable::over(memory, 0, len);
         table.unwrap().datasets.remove(0)
     }
 
