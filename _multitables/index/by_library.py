@@ -86,7 +86,7 @@ def described(
     if told.get("failed") == "StoreFailure":
         raise error_of(filename, StoreFailure(*told["text"].split("\n", 1)), ())
     if "failed" in told:
-        raise hdf5_errors.not_alone(filename, path, told["text"])
+        raise hdf5_errors.unsupported("not_alone", filename, path, told["text"])
     if "missing" in told:
         group, name = posixpath.split(path)
         raise hdf5_errors.no_such_path(filename, path, group, name, told["missing"])

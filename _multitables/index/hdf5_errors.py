@@ -2,8 +2,9 @@
 
 Law
 ---
-1. One function for each thing that can be wrong. `of_core` is the only way from what the core
-   raises of a file to what users see: all questions to the core go through it, or through `named`.
+1. One function, or row of a table, for each thing that can be wrong. `of_core` is the only way from
+   what the core raises of a file to what users see: all questions to the core go through it, or
+   through `named`.
 2. Names what there is instead: the group's children, the dataset's fields, close matches.
 3. A link that leads nowhere is a missing dataset; a link to what does not open is damage.
 
@@ -145,56 +146,51 @@ def library_failed(filename: str, path: str, why: str) -> FileOpenError:
     )
 
 
-def unknown(filename: str, path: str, error: _core.Unknown) -> UnsupportedDatasetError:
-    """Compose the error for a structure that the core does not know."""
+#: What only another program reads -> what is so, why in place of {}; what is good; what to do.
+UNSUPPORTED = {
+    "unknown": (
+        "is stored in a way that the core does not know: {}",
+        "",
+        "Read it with h5py, and report it with multitables.build_info()",
+    ),
+    "forbidden": (
+        "has {}, which is not known here, and the file forbids to ignore it",
+        "Other datasets are not affected",
+        "Read it with the program that wrote it",
+    ),
+    "untrusted": (
+        "needs an HDF5 library, which trusted=False switches off: {}",
+        "",
+        "If you trust the file, leave trusted out",
+    ),
+    "unbound": (
+        "needs an HDF5 library, which follows links to any file, and links= rules some out: {}",
+        "",
+        "If you trust the file, give links='anywhere'",
+    ),
+    "not_alone": (
+        "needs an HDF5 library, which finds no other files in a store: {}",
+        "",
+        "Download the files that it needs",
+    ),
+    "no_dtype": (
+        "has elements of a type that NumPy does not have: {}",
+        "Its shape and attributes, and fields of other types, can be read",
+        (
+            "HDF5 converts numbers: h5py's dataset.id.read(h5py.h5s.ALL, h5py.h5s.ALL, array) "
+            "fills an array of your dtype"
+        ),
+    ),
+}
+
+
+def unsupported(kind: str, filename: str, path: str, why: object) -> UnsupportedDatasetError:
+    """Compose the error for a key of `UNSUPPORTED`."""
+    happened, good, advice = UNSUPPORTED[kind]
     return UnsupportedDatasetError(
-        f"{path!r} in {filename!r} is stored in a way that the core does not know: {error.args[0]}",
-        advice="Read it with h5py, and report it with multitables.build_info()",
-        path=path,
-        filename=filename,
-    )
-
-
-def forbidden(filename: str, path: str, error: _core.Forbidden) -> UnsupportedDatasetError:
-    """Compose the error for an unknown message that the file forbids to ignore."""
-    return UnsupportedDatasetError(
-        f"{path!r} in {filename!r} has {error.args[0]}, which is not known here, and the file "
-        "forbids to ignore it",
-        good="Other datasets are not affected",
-        advice="Read it with the program that wrote it",
-        path=path,
-        filename=filename,
-    )
-
-
-def untrusted(filename: str, path: str, reason: str) -> UnsupportedDatasetError:
-    """Compose the error for what only an HDF5 library could read, which the user has ruled out."""
-    return UnsupportedDatasetError(
-        f"{path!r} in {filename!r} needs an HDF5 library, which trusted=False switches off: "
-        f"{reason}",
-        advice="If you trust the file, leave trusted out",
-        path=path,
-        filename=filename,
-    )
-
-
-def unbound(filename: str, path: str, reason: str) -> UnsupportedDatasetError:
-    """Compose the error for what only an HDF5 library knows, which may follow its links."""
-    return UnsupportedDatasetError(
-        f"{path!r} in {filename!r} needs an HDF5 library, which follows links to any file, and "
-        f"links= rules some of them out: {reason}",
-        advice="If you trust the file, give links='anywhere'",
-        path=path,
-        filename=filename,
-    )
-
-
-def not_alone(filename: str, path: str, why: str) -> UnsupportedDatasetError:
-    """Compose the error for a dataset that only HDF5 reads, some of whose files are in a store."""
-    return UnsupportedDatasetError(
-        f"{path!r} in {filename!r} needs an HDF5 library, which finds no other files in a store: "
-        f"{why}",
-        advice="Download the files that it needs",
+        f"{path!r} in {filename!r} {happened.format(why)}",
+        good=good,
+        advice=advice,
         path=path,
         filename=filename,
     )
@@ -374,18 +370,6 @@ def not_fixed(
     )
 
 
-def no_dtype(filename: str, path: str, what: str) -> UnsupportedDatasetError:
-    """Compose the error for elements whose type NumPy lacks."""
-    return UnsupportedDatasetError(
-        f"{path!r} in {filename!r} has elements of a type that NumPy does not have: {what}",
-        good="Its shape and attributes, and fields of other types, can be read",
-        advice="HDF5 converts numbers: h5py's dataset.id.read(h5py.h5s.ALL, h5py.h5s.ALL, array) "
-        "fills an array of your dtype",
-        path=path,
-        filename=filename,
-    )
-
-
 def no_such_field(filename: str, path: str, field: str, names: list[str]) -> MissingFieldError:
     """Compose the error for a column that does not exist."""
     there = f"its fields: {_listed(names)}" if names else "its elements have no fields"
@@ -431,11 +415,11 @@ def of_core(filename: str, path: str, error: Exception) -> MultitablesError:
         case _core.Corrupt():
             return corrupt(filename, path, error)
         case _core.Unknown():
-            return unknown(filename, path, error)
+            return unsupported("unknown", filename, path, error.args[0])
         case _core.Forbidden():
-            return forbidden(filename, path, error)
+            return unsupported("forbidden", filename, path, error.args[0])
         case NoDtypeError():
-            return no_dtype(filename, path, str(error))
+            return unsupported("no_dtype", filename, path, error)
         case OSError(errno=errno.EBADF):  # it was closed meanwhile
             return closed(filename)
         case OSError():

@@ -434,7 +434,7 @@ class Source:
         missing = [spec for spec in index.pipeline if spec.id not in _core.native_filters()]
         filters = "".join(f"filter {spec.id} ({spec.name or 'unnamed'})" for spec in missing[:1])
         if reason := index.reason or filters:
-            raise hdf5_errors.untrusted(index.filename, index.path, reason)
+            raise hdf5_errors.unsupported("untrusted", index.filename, index.path, reason)
         return index
 
     def _raw(self, filename: str, stored: dict[str, Any]) -> tuple[list[Piece], int] | None:

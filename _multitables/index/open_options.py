@@ -77,9 +77,9 @@ class OpenOptions:
             It is not read.
         """
         if not self.trusted:
-            raise hdf5_errors.untrusted(filename, path, reason) from None
+            raise hdf5_errors.unsupported("untrusted", filename, path, reason) from None
         if self.links in (FOLDER, NO_LINKS):
-            raise hdf5_errors.unbound(filename, path, reason) from None
+            raise hdf5_errors.unsupported("unbound", filename, path, reason) from None
 
     @property
     def direct(self) -> bool:

@@ -67,7 +67,7 @@ def for_library(
     if (n_blocks := mappings.n_blocks) > MAX_BLOCKS:
         raise hdf5_errors.too_many_blocks(index.filename, index.path, n_blocks, MAX_BLOCKS)
     if any(one is not None and one.is_remote for one in (index, *sources)):
-        raise hdf5_errors.not_alone(index.filename, index.path, reason)
+        raise hdf5_errors.unsupported("not_alone", index.filename, index.path, reason)
     return replace(index, reason=reason)
 
 

@@ -123,7 +123,7 @@ def _errors_named(file: OpenFile, path: str) -> Iterator[None]:
     except _core.Corrupt as error:
         raise hdf5_errors.corrupt(file.filename, f"/{path}", error) from None
     except _core.Unknown as error:
-        raise hdf5_errors.unknown(file.filename, f"/{path}", error) from None
+        raise hdf5_errors.unsupported("unknown", file.filename, f"/{path}", error.args[0]) from None
 
 
 def _objects(file: OpenFile) -> Iterator[tuple[int, str, str]]:

@@ -77,7 +77,7 @@ class Library:
             The library failed, or its process died.
         """
         if not self._trusted:
-            raise hdf5_errors.untrusted(index.filename, index.path, reason)
+            raise hdf5_errors.unsupported("untrusted", index.filename, index.path, reason)
         found: npt.NDArray[Any] = self._asked(index, steps, index.dtype, n_bytes)
         return found
 
@@ -86,7 +86,7 @@ class Library:
     ) -> list[npt.NDArray[Any]]:
         """Read strings or sequences of any length, each as an array of atoms; see `read`."""
         if not self._trusted:
-            raise hdf5_errors.untrusted(index.filename, index.path, reason)
+            raise hdf5_errors.unsupported("untrusted", index.filename, index.path, reason)
         found: list[npt.NDArray[Any]] = self._asked(index, steps, atom, None)
         return found
 

@@ -56,12 +56,14 @@ def missing_filter(place: Place, text: str) -> MissingFilterError:
 
 def untrusted(place: Place, _: str) -> Exception:
     """Compose the error for a library that the user has ruled out."""
-    return hdf5_errors.untrusted(place.index.filename, place.index.path, f"for {place.where}")
+    return hdf5_errors.unsupported(
+        "untrusted", place.index.filename, place.index.path, f"for {place.where}"
+    )
 
 
 def not_alone(place: Place, names: str) -> Exception:
     """Compose the error for files that HDF5 does not find where the dataset has them."""
-    return hdf5_errors.not_alone(place.index.filename, place.index.path, names)
+    return hdf5_errors.unsupported("not_alone", place.index.filename, place.index.path, names)
 
 
 def too_large(place: Place, sizes: str) -> Exception:
