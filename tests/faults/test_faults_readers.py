@@ -1,4 +1,4 @@
-"""Faults x entry points: readers that are killed, stopped, or cannot start.
+"""Readers that are killed, stopped, or cannot start, in ways that the table of moments lacks.
 
 1. A reader that dies is replaced once per task, and no row is lost or doubled.
 2. A task that kills twice ends the stream with its address.
@@ -13,11 +13,10 @@ import os
 import resource
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from payload import CHUNK, COLUMNS, ROWS, check
 from processes import alive, children, first_readers, kill, readers, wait_until
@@ -25,63 +24,6 @@ from processes import alive, children, first_readers, kill, readers, wait_until
 import multitables
 
 pytestmark = pytest.mark.usefixtures("few_filters")
-
-Taking = Iterator[tuple[int, int]]
-
-
-def by_queue(path: Path, **options: Any) -> Taking:
-    """(first row, row after the last) of each block, checked."""
-    with multitables.Streamer(path, **options).get_queue(
-        "/rows", n_procs=2, block_size=CHUNK, read_ahead=2
-    ) as stream:
-        for guard in stream:
-            with guard as block:
-                end = check(block)
-                yield end - len(block), end
-            del block, guard
-
-
-def by_members(path: Path) -> Taking:
-    with multitables.Streamer(path).get_queue(
-        ["/raw", "/rows"], n_procs=2, block_size=CHUNK, read_ahead=2
-    ) as stream:
-        for guard in stream:
-            with guard as (raw, rows):
-                end = check(rows)
-                np.testing.assert_array_equal(raw, rows)
-            del raw, rows, guard
-            yield end - CHUNK, end
-
-
-def by_generator(path: Path) -> Taking:
-    for row in multitables.Streamer(path).get_generator("/rows", n_procs=2, read_ahead=2):
-        at = check(row[None])
-        yield at - 1, at
-
-
-def by_direct(path: Path) -> Taking:
-    return by_queue(path, DRIVER="H5FD_DIRECT")
-
-
-ENTRIES: dict[str, Callable[[Path], Taking]] = {
-    "queue": by_queue,
-    "members": by_members,
-    "generator": by_generator,
-    "direct": by_direct,
-}
-
-
-def whole(taking: Taking, after: dict[int, Callable[[], None]]) -> None:
-    """Takes everything, acts when a row has come, and proves that each row came once."""
-    at = 0
-    todo = dict(sorted(after.items()))
-    for begin, end in taking:
-        assert begin == at
-        at = end
-        while todo and at >= min(todo):
-            todo.pop(min(todo))()
-    assert at == ROWS
-    assert not todo
 
 
 def kill_all() -> None:
@@ -96,22 +38,20 @@ def kill_one() -> None:
     wait_until(lambda: not alive(pid), "a dead reader")
 
 
-@pytest.mark.parametrize("entry", ENTRIES)
 @pytest.mark.parametrize("victims", [kill_one, kill_all], ids=["one", "all"])
-def test_killed_readers_are_replaced(
-    numbered: Path, entry: str, victims: Callable[[], None]
-) -> None:
-    whole(ENTRIES[entry](numbered), {100: victims})
-
-
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS])
-def test_readers_that_die_in_other_ways(numbered: Path, number: signal.Signals) -> None:
-    def end() -> None:
-        pid = readers()[-1]
-        kill(pid, number)
-        wait_until(lambda: not alive(pid), "a dead reader")
-
-    whole(by_queue(numbered), {100: end})
+def test_killed_readers_are_replaced(numbered: Path, victims: Callable[[], None]) -> None:
+    at, todo = 0, [victims]
+    with multitables.Streamer(numbered).get_queue(
+        "/rows", n_procs=2, block_size=CHUNK, read_ahead=2
+    ) as stream:
+        for guard in stream:
+            with guard as block:
+                at = check(block, at)
+            del block, guard
+            if at >= 100 and todo:
+                todo.pop()()
+    assert at == ROWS
+    assert not todo
 
 
 def test_readers_are_replaced_again_and_again(numbered: Path) -> None:
@@ -308,26 +248,6 @@ def test_a_dead_reader_that_cannot_be_replaced(
     assert "1 reader process of '/no/such/python' cannot be started: No such" in str(caught.value)
     assert "set_reader_command" in str(caught.value)
     assert children() == {}
-
-
-@pytest.mark.parametrize("entry", ["queue", "generator"])
-def test_a_stopped_reader_holds_up_and_then_goes_on(numbered: Path, entry: str) -> None:
-    """SIGSTOP, as a debugger or a terminal sends it: the stream waits, and loses nothing."""
-    stopped: list[int] = []
-
-    def stop() -> None:
-        stopped.append(readers()[0])
-        kill(stopped[0], signal.SIGSTOP)
-        timer = threading.Timer(0.3, kill, (stopped[0], signal.SIGCONT))
-        timers.append(timer)
-        timer.start()
-
-    timers: list[threading.Timer] = []
-    try:
-        whole(ENTRIES[entry](numbered), {100: stop})
-    finally:
-        for timer in timers:
-            timer.join()
 
 
 def test_a_stopped_reader_does_not_hold_up_close(numbered: Path) -> None:

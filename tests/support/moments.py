@@ -231,6 +231,7 @@ CALL_ONLY: dict[tuple[str, str], tuple[str, ...]] = {
     **{("pwrite", role): ("cached",) for role in ("parent", "reader")},
     ("io_uring_setup", "reader"): ("direct",),
 }
+DEADLY = (signal.SIGKILL, signal.SIGSEGV, signal.SIGTERM)
 STORES = ("remote", "cached")
 #: Without readers of their own.
 ALONE = ("open",)
@@ -240,7 +241,7 @@ FAULTS: dict[str, Fault] = {
     # Readers
     **{
         f"{number.name} of a reader": Fault(_to_one(number), not_for=ALONE, soon=True)
-        for number in (signal.SIGKILL, signal.SIGSEGV, signal.SIGINT, signal.SIGTERM)
+        for number in (*DEADLY, signal.SIGINT, signal.SIGABRT, signal.SIGBUS)
     },
     "SIGKILL of all readers": Fault(_to_all(signal.SIGKILL), not_for=ALONE, soon=True),
     "SIGSTOP of all readers, SIGCONT": Fault(_stop_and_continue, not_for=ALONE, soon=True),
@@ -249,7 +250,7 @@ FAULTS: dict[str, Fault] = {
     "SIGINT": Fault(_interrupt, ("KeyboardInterrupt",), soon=True),
     **{
         f"{number.name} of the program": Fault(parent=(number,))
-        for number in (signal.SIGKILL, signal.SIGSEGV, signal.SIGTERM)
+        for number in (*DEADLY, signal.SIGHUP)
     },
     "SIGSTOP of the program, SIGCONT": Fault(parent=(signal.SIGSTOP, signal.SIGCONT)),
     # Files
