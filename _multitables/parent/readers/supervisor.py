@@ -153,7 +153,7 @@ class Readers:
             return None
         try:
             with self._lock:  # an interrupt leaves it to nobody
-                if self._looking or self._work is None:
+                if self._work is None:
                     return None
                 try:
                     self._looking = True
