@@ -3,7 +3,7 @@
 Law
 ---
 1. One file is open, and says what groups hold: the first that can be opened. The others are opened
-   one after the other when datasets are indexed, and closed again.
+   one after the other when datasets are indexed, and closed again; of objects, some at a time.
 2. What was indexed is kept as long as no file changes.
 3. A file is left out only if the user said so, and then of all that is indexed together: the rows
    of datasets in lock-step stay those of the same files.
@@ -11,7 +11,7 @@ Law
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TypeVar
@@ -31,6 +31,7 @@ from _multitables.index.joined import joined
 from _multitables.index.open_options import OpenOptions
 from _multitables.index.plugins import READERS_FILTERS
 from _multitables.index.stored_files import changed
+from _multitables.remote.names import is_remote
 from _multitables.tree import Joined
 
 #: A dataset, or several whose rows follow each other, and a column of it.
@@ -131,13 +132,29 @@ class JoinedSource(Source):
                 raise
             missing[filename] = error
 
-    def _answers(self, ask: Callable[[Source], _T], missing: MissingFiles) -> Iterator[_T]:
-        """Yield what each file answers, one after the other, but for those that are left out."""
+    def _answers(
+        self, ask: Callable[[Source], _T], missing: MissingFiles, at_a_time: bool = False
+    ) -> Iterator[_T]:
+        """Yield what each file answers, in their order, but for those that are left out."""
         missing.update(self._closed)
-        for number, name in enumerate(self._filenames):
-            if name not in self._closed:
-                with self._skipping(name, missing):
-                    yield self._answer(number, ask)
+        numbers = [n for n, name in enumerate(self._filenames) if name not in self._closed]
+
+        def answer(number: int) -> list[_T] | MultitablesError:
+            try:
+                return [self._answer(number, ask)]
+            except MultitablesError as error:
+                return error
+
+        answers: Iterable[list[_T] | MultitablesError] = map(answer, numbers)
+        if at_a_time:
+            from _multitables.index.stored_objects import concurrently  # few need it
+
+            answers = concurrently(answer, numbers)
+        for number, answered in zip(numbers, answers, strict=True):
+            with self._skipping(self._filenames[number], missing):
+                if isinstance(answered, MultitablesError):
+                    raise answered
+                yield from answered
 
     def _answer(self, number: int, ask: Callable[[Source], _T]) -> _T:
         if number == self._number:
@@ -166,7 +183,8 @@ class JoinedSource(Source):
             parts = [parts for _, parts in _parts(source, wanted)]
             return parts, SourceFile(main.filename, main.fingerprint)
 
-        each = list(self._answers(of_file, missing))
+        has_objects = any(map(is_remote, self._filenames))
+        each = list(self._answers(of_file, missing, at_a_time=has_objects))
         if not each:
             raise next(iter(missing.values()))
         indexes = [

@@ -72,6 +72,25 @@ def test_parts_of_a_dataset_are_requested_at_a_time(
     assert not together.broken
 
 
+def test_files_of_a_list_are_opened_at_a_time(tmp_path: Path) -> None:
+    with h5py.File(tmp_path / "data.h5", "w") as file:
+        file.create_dataset("x", data=np.arange(5), chunks=(5,))
+    names = [f"/{number}.h5" for number in range(9)]
+    together = threading.Barrier(8)
+
+    def status(sent: Sent) -> int:
+        if sent.path in names[1:] and sent.headers["range"].startswith("bytes=0-"):
+            together.wait(20)  # the first file alone says what there is
+        return 0
+
+    objects = dict.fromkeys(names, (tmp_path / "data.h5").read_bytes())
+    with plain_server(objects=objects, status=status) as server:
+        urls = [server.endpoint + name for name in names]
+        rows, _ = streamed(urls, "x", n_procs=1)  # type: ignore[arg-type]
+    same(rows, np.tile(np.arange(5), 9))
+    assert not together.broken
+
+
 def test_with_an_index(tmp_path: Path, remote: Remote) -> None:
     path = write(tmp_path / "data.h5", **FORMS["old"])
     name, options = remote.put(path), remote.options()
