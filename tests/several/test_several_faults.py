@@ -158,7 +158,7 @@ def test_a_file_that_vanishes_is_named(tmp_path: Path, rows: list[int]) -> None:
     with Streamer(names).get_batches("/x", 10, n_procs=1) as batches:
         assert len(batches.order(0)) == sum(rows)
         os.remove(names[-1])
-        with pytest.raises(OSError, match="No such file") as caught:
+        with pytest.raises(multitables.MissingFileError, match="was removed") as caught:
             list(batches)
     assert names[-1] in str(caught.value)
 
