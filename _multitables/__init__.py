@@ -95,10 +95,10 @@
 #     key_groups.py          rows by the values of a key, and where blocks are cut
 #     damaged_chunks.py      rows that are skipped because their chunk cannot be read
 #   wire/                    plans and requests as bytes (pure; readers import it, too)
-#     plan_bytes.py          ReadPlan -> bytes that the core reads
+#     plan_bytes.py          ReadPlan -> bytes that the core reads, datasets -> its table
 #     request_bytes.py       what a request asks, as bytes for a reader
 #     values.py              numbers, texts, arrays and what is made of them, as bytes
-#     survey_bytes.py        the datasets of a survey, as bytes for a reader
+#     survey_bytes.py        the datasets of a survey as a table of the core
 #   parent/                  runs only in the user's process; the faces stand here
 #     streamer.py            the public Streamer: paths and options -> streams
 #     many_datasets.py       the part of it that streams many datasets at once

@@ -120,14 +120,14 @@ class MetadataFile:
     ) -> list[tuple[bytes, int | None, bytes, tuple[int, ...] | None, bytes]]: ...
     def datatype(self, offset: int) -> bytes: ...
     def dataset(self, offset: int) -> dict[str, Any]: ...
-    def chunks(
-        self, offset: int
-    ) -> tuple[
-        npt.NDArray[np.uint64],
-        npt.NDArray[np.uint64],
-        npt.NDArray[np.uint64],
-        npt.NDArray[np.uint32],
-    ]: ...
+    def table(
+        self,
+        offset: int,
+        source: Source,
+        delivered: tuple[int, int, int, Sequence[int]],
+        piece_bytes: int,
+    ) -> Table | None: ...
+    def chunks(self, offset: int) -> npt.NDArray[Any]: ...
     def mappings(
         self, heap: int, index: int
     ) -> tuple[
@@ -181,8 +181,8 @@ class LocalReader:
     def n_threads(self) -> int: ...
     @property
     def cache_bytes(self) -> int: ...
-    def dataset(self, table: bytes) -> LocalDataset:
-        """Know a dataset by its table (`wire.plan_bytes.encode_datasets` of one dataset).
+    def dataset(self, table: Table) -> LocalDataset:
+        """Know the first dataset of a table.
 
         Its file is opened by the first read, once for all datasets of the same file.
 
@@ -342,8 +342,61 @@ def saved_parts(
     widths: Sequence[int],
 ) -> list[npt.NDArray[np.uint8]]: ...
 
+#: Of a file: its name, (device, inode, size, time of change), stored bytes, access and flags.
+Source: TypeAlias = tuple[bytes, tuple[int, int, int, int], bytes, bytes, int]
+#: Bytes of an element, offset and bytes of its field, bytes where it is delivered elsewhere or 0;
+#: filters as (id, flags, values), words of conversions, fill value.
+Kind: TypeAlias = tuple[
+    tuple[int, int, int, int],
+    Sequence[tuple[int, int, Sequence[int]]],
+    Sequence[int],
+    bytes,
+]
+
 class Table:
-    def __init__(self, queue: WorkQueue, table: bytes) -> None: ...
+    """Datasets and where their chunks are; never changes."""
+
+    @property
+    def encoded(self) -> bytes: ...
+    @property
+    def n_bytes(self) -> int: ...
+
+def chunk_dtype() -> np.dtype[Any]: ...
+
+class TableBuilder:
+    def __init__(self) -> None: ...
+    def add(
+        self,
+        *,
+        files: Sequence[Source],
+        kind: Kind,
+        row_bytes: int,
+        dims: Sequence[int],
+        chunk_dims: Sequence[int],
+        chunks: npt.NDArray[Any],
+        windows: Sequence[tuple[int, int, int]] = ...,
+        ends: Sequence[int] = ...,
+        parts: npt.NDArray[np.uint64] | None = None,
+        clipped: bool = False,
+        by_library: bool = False,
+        library: bytes | None = None,
+    ) -> None: ...
+    def add_survey(
+        self,
+        *,
+        files: Sequence[Source],
+        kinds: Sequence[Kind],
+        chunked: Sequence[bool],
+        objects: Sequence[Sequence[int]],
+        dims: npt.NDArray[np.uint64],
+        chunk_dims: npt.NDArray[np.uint64],
+        chunks: npt.NDArray[Any],
+        piece_bytes: int,
+    ) -> None: ...
+    def table(self) -> Table: ...
+
+class SharedTable:
+    def __init__(self, queue: WorkQueue, table: Table) -> None: ...
     def chunk(self, number: int) -> tuple[int, int, int] | None: ...
     def pieces(
         self, queue: WorkQueue, words: bytes, n_shares: int, stages: Stages, timeout: float
@@ -352,7 +405,7 @@ class Table:
 class WorkQueue:
     def __init__(self, arena: Arena, n_readers: int, n_slots: int, cache_bytes: int) -> None: ...
     def send_to(self, child: Child, number: int) -> None: ...
-    def dataset(self, table: bytes, dtype: np.dtype[Any], row_shape: Sequence[int]) -> Dataset: ...
+    def dataset(self, table: Table, dtype: np.dtype[Any], row_shape: Sequence[int]) -> Dataset: ...
     def rows(
         self,
         dataset: Dataset,

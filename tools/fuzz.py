@@ -201,27 +201,28 @@ def table_seeds(paths: Sequence[Path]) -> Iterator[tuple[str, str, bytes]]:
     import numpy as np
 
     import multitables
+    from _multitables.index.chunk_index import SourceFile
     from _multitables.parent.random import pieces, service
     from _multitables.wire import plan_bytes
 
     found: list[tuple[str, bytes]] = []
-    source = plan_bytes._encode_source
+    source = SourceFile.for_table
 
-    def with_bytes(dataset: Any, file: Any, tables: Any, flags: int, inline: bytes) -> bytes:
-        return source(dataset, file, tables, flags, inline or Path(file.filename).read_bytes())
+    def with_bytes(file: SourceFile, inline: bytes = b"", flags: int = 0) -> Any:
+        return source(file, inline or Path(file.filename).read_bytes(), flags)
 
     def kept(module: Any, name: str, what: str) -> None:
         call = getattr(module, name)
 
-        def keep(*args: Any, **options: Any) -> bytes:
-            encoded: bytes = call(*args, **options)
-            found.append((what, encoded))
-            return encoded
+        def keep(*args: Any, **options: Any) -> Any:
+            made = call(*args, **options)
+            found.append((what, getattr(made, "encoded", made)))
+            return made
 
         setattr(module, name, keep)
 
-    plan_bytes._encode_source = with_bytes
-    kept(plan_bytes, "encode_datasets", "table")
+    SourceFile.for_table = with_bytes  # type: ignore[method-assign,assignment]
+    kept(plan_bytes, "made_table", "table")
     kept(plan_bytes, "encode_plan", "plan")
     kept(service, "encode_hyperslab", "words")
     kept(pieces, "encode_pieces", "words")

@@ -29,6 +29,10 @@ if TYPE_CHECKING:
 
 U32 = npt.NDArray[np.uint32]
 U64 = npt.NDArray[np.uint64]
+#: Such as those of stored chunks, as the core has them, whose source is the number of a file of the
+#: dataset, or of a source of a table.
+Records = npt.NDArray[Any]
+CHUNK: np.dtype[Any] = _core.chunk_dtype()
 T = TypeVar("T")
 
 
@@ -81,6 +85,13 @@ class SourceFile:
     filename: str
     fingerprint: Fingerprint
 
+    def for_table(self, inline: bytes = b"", flags: int = 0) -> _core.Source:
+        """What a table says of it: see `_core.Source`."""
+        of = self.fingerprint
+        state = of.device, of.inode, of.size_bytes, of.mtime_ns
+        access = of.access.encoded if of.access else b""
+        return os.fsencode(self.filename), state, inline, access, flags
+
 
 def grid_of(dims: tuple[int, ...], chunk_dims: tuple[int, ...]) -> tuple[int, ...]:
     """Chunks along each axis."""
@@ -128,8 +139,25 @@ class AxisWindow:
         return slice(last, self.start - 1 if self.start else None, self.step)
 
 
-def _no_numbers() -> U64:
-    return np.zeros(0, np.uint64)
+def chunks_of(
+    grid_index: npt.ArrayLike,
+    byte_offset: npt.ArrayLike,
+    stored_size: npt.ArrayLike,
+    filter_mask: npt.ArrayLike = 0,
+    source: npt.ArrayLike = 0,
+) -> Records:
+    """Return chunks by what each field is of each, or of all."""
+    chunks = np.empty(np.shape(grid_index), CHUNK)
+    fields = (grid_index, byte_offset, stored_size, filter_mask, source)
+    for name, values in zip(CHUNK.names or (), fields, strict=True):
+        chunks[name] = values
+    return chunks
+
+
+NO_CHUNKS = np.zeros(0, CHUNK)
+NO_NUMBERS = np.zeros(0, np.uint64)
+for _nothing in (NO_CHUNKS, NO_NUMBERS):  # they are shared
+    _nothing.flags.writeable = False
 
 
 @dataclass(frozen=True)
@@ -156,18 +184,13 @@ class ChunkIndex:
     layout: str
     #: One entry for each stored chunk, sorted by its row-major number in the chunk grid;
     #: contiguous: one entry, or none when nothing is stored.
-    grid_index: U64 = field(default_factory=_no_numbers, repr=False)
-    byte_offset: U64 = field(default_factory=_no_numbers, repr=False)
-    stored_size: U64 = field(default_factory=_no_numbers, repr=False)
-    filter_mask: U32 = field(default_factory=lambda: np.zeros(0, np.uint32), repr=False)
-    #: Other files in which chunks lie, and for each chunk its file: 0 is the dataset's own, then
-    #: these. Without numbers, all lie in its own.
+    chunks: Records = field(default_factory=lambda: NO_CHUNKS, repr=False)
+    #: Other files in which chunks lie: number 0 is the dataset's own, then these.
     others: tuple[SourceFile, ...] = field(default=(), repr=False)
-    source: U32 = field(default_factory=lambda: np.zeros(0, np.uint32), repr=False)
     #: Of the layout "parts": what it shows, and the words of each part (core/src/tables/parts.rs),
     #: whose datasets are numbered as these are.
     shown: tuple[ChunkIndex, ...] = field(default=(), repr=False)
-    parts: U64 = field(default_factory=_no_numbers, repr=False)
+    parts: U64 = field(default_factory=lambda: NO_NUMBERS, repr=False)
     #: Datasets of several files whose rows it has, one behind the other.
     joined: tuple[ChunkIndex, ...] = field(default=(), repr=False)
     #: The dataset of which these are some chunks, in another order, and their numbers in its grid.
@@ -189,6 +212,18 @@ class ChunkIndex:
     #: What rows have of each axis behind the first of `dims`; (): all. And their shape then.
     windows: tuple[AxisWindow, ...] = ()
     selected_shape: tuple[int, ...] = ()
+
+    @property
+    def grid_index(self) -> U64:
+        """The number of each stored chunk in the grid, ascending."""
+        column: U64 = self.chunks["grid_index"]
+        return column
+
+    @property
+    def byte_offset(self) -> U64:
+        """Where each chunk begins in its file."""
+        column: U64 = self.chunks["byte_offset"]
+        return column
 
     @property
     def conversion(self) -> tuple[int, int, tuple[int, ...]] | None:
@@ -241,9 +276,14 @@ class ChunkIndex:
 
     def file_of(self, grid_index: int) -> SourceFile:
         """Return the file in which a chunk of the grid lies."""
-        at = int(self.grid_index.searchsorted(grid_index))
-        is_there = at < len(self.source) and self.grid_index[at] == grid_index
-        return self.files[self.source[at] if is_there else 0]
+        chunk = self.chunk(grid_index)
+        return self.files[0 if chunk is None else chunk["source"]]
+
+    def chunk(self, grid_index: int) -> Any:
+        """Return the record of a chunk of the grid; None: it is not stored."""
+        at = int(self.grid_index.searchsorted(np.uint64(grid_index)))
+        is_there = at < len(self.chunks) and self.grid_index[at] == grid_index
+        return self.chunks[at] if is_there else None
 
     @property
     def n_rows(self) -> int:

@@ -356,6 +356,13 @@ class FieldType(NamedTuple):
     offset: int  # bytes into the stored element
     leading_dims: tuple[int, ...] = ()  # of arrays of compounds that hold the field
 
+    @cached_property
+    def for_table(self) -> tuple[int, int, int, list[int]]:
+        """What the core makes a table with: `_core.MetadataFile.table`."""
+        element = self.element
+        words = [word for one in element.changes for word in one.words]
+        return self.offset, element.size_bytes, element.converted_bytes, words
+
 
 @lru_cache(maxsize=256)
 def stored_type(n_bytes: int) -> FieldType:

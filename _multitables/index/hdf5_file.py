@@ -16,8 +16,6 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-import numpy as np
-
 from _multitables import _core
 from _multitables.errors import UnsupportedDatasetError
 from _multitables.index import hdf5_errors, hdf5_metadata
@@ -282,8 +280,7 @@ class Source:
         if index.reason or 0 in index.shape:
             return replaced(index, layout=index.layout if index.reason else "contiguous")
         if file.opened_by != file.filename:  # references, perhaps to several files
-            others, source = cast(Any, file.metadata).targets(dataset.place.offset)
-            index = replace(index, others=others, source=source)
+            index = replace(index, others=cast(Any, file.metadata).others(dataset.place.offset))
         # Where HDF5 writes no fill value, it reads none either: memory stays as it was, here zero.
         fill = b"" if stored["fill_is_never_written"] else stored["fill_value"]
         if stored["layout"] == "virtual":
@@ -293,8 +290,7 @@ class Source:
             pieces, rows = raw
             if len(pieces) > 1:
                 return in_pieces(index, pieces, rows)
-            index = replaced(index, others=(pieces[0].file,), source=np.ones(1, np.uint32))
-            return at(index, pieces[0].offset)
+            return at(replace(index, others=(pieces[0].file,)), pieces[0].offset, 1)
         if stored["layout"] == "compact":
             return at(replace(index, inline=stored["elements"]), 0)
         if stored["layout"] == "chunked":
@@ -302,7 +298,8 @@ class Source:
             return inside_file(chunked(index, table, fill, stored.get("elements", b"")))
         if stored["byte_offset"] is None:
             return replaced(index, layout="contiguous", fill_value=fill)
-        return inside_file(at(index, stored["byte_offset"]))
+        source = file.metadata.chunks(dataset.place.offset)["source"][0] if index.others else 0
+        return inside_file(at(index, stored["byte_offset"], source))
 
     def _virtual(self, dataset: _Dataset, index: ChunkIndex, depth: int) -> ChunkIndex:
         """Return the index of a virtual dataset with the chunks of its sources."""

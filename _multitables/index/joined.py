@@ -19,7 +19,7 @@ from dataclasses import replace
 import numpy as np
 
 from _multitables.errors import UnsupportedDatasetError
-from _multitables.index.chunk_index import U32, ChunkIndex, SourceFile, grid_of
+from _multitables.index.chunk_index import ChunkIndex, Records, SourceFile, grid_of
 from _multitables.index.virtual_parts import readable_chunk_dims
 
 
@@ -100,19 +100,18 @@ def _table(whole: ChunkIndex, indexes: Sequence[ChunkIndex]) -> ChunkIndex:
         table,
         shape=(n_rows, *whole.shape[1:]),
         dims=(n_rows, *whole.dims[1:]),
-        grid_index=np.concatenate([index.grid_index + np.uint64(at) for index, at in each]),
-        byte_offset=np.concatenate([index.byte_offset for index in indexes]),
-        stored_size=np.concatenate([index.stored_size for index in indexes]),
-        filter_mask=np.concatenate([index.filter_mask for index in indexes]),
-        source=np.concatenate([_sources(index, files) for index in indexes]),
+        chunks=np.concatenate([_placed(index, at, files) for index, at in each]),
         others=tuple(files)[1:],
     )
 
 
-def _sources(index: ChunkIndex, files: dict[SourceFile, int]) -> U32:
-    """Number the file of each chunk; add new files to `files`."""
+def _placed(index: ChunkIndex, at: int, files: dict[SourceFile, int]) -> Records:
+    """Return chunks as they are from this one of the table on; add new files to `files`."""
     numbers = np.array([files.setdefault(file, len(files)) for file in index.files], np.uint32)
-    return numbers[index.source if len(index.source) else np.zeros(len(index.grid_index), int)]
+    chunks = index.chunks.copy()
+    chunks["grid_index"] += np.uint64(at)
+    chunks["source"] = numbers[chunks["source"]]
+    return chunks
 
 
 def _parts(

@@ -44,7 +44,7 @@ def joined_surveys(surveys: Sequence[Survey], counts: Sequence[int]) -> tuple[Su
         for name, column in columns.items():
             column.append(moved.get(name, getattr(one, name)))
         n_files, n_dims = n_files + len(one.files), n_dims + len(one.dims)
-        n_chunks += len(one.chunks[0])
+        n_chunks += len(one.chunks)
     scales = np.concatenate([_moved(s.scales, at) for s, at in zip(surveys, numbers, strict=True)])
     scales = scales[np.argsort(scales[:, 0], kind="stable")]
     whole = Survey(
@@ -54,7 +54,7 @@ def joined_surveys(surveys: Sequence[Survey], counts: Sequence[int]) -> tuple[Su
         **{name: np.concatenate(column)[order] for name, column in columns.items()},
         dims=np.concatenate([one.dims for one in surveys]),
         chunk_dims=np.concatenate([one.chunk_dims for one in surveys]),
-        chunks=tuple(map(np.concatenate, zip(*(one.chunks for one in surveys), strict=True))),
+        chunks=np.concatenate([one.chunks for one in surveys]),
         inline=tuple(chain.from_iterable(one.inline for one in surveys)),
         scales=scales,
         scales_at=np.searchsorted(scales[:, 0], np.arange(len(order) + 1)),

@@ -15,41 +15,24 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from _multitables.errors import FileOpenError
-from _multitables.index.chunk_index import ChunkIndex, changed
+from _multitables.index.chunk_index import ChunkIndex, Records, changed, chunks_of
 
 if TYPE_CHECKING:
     from _multitables.index.external_files import Piece
 
 
-def at(index: ChunkIndex, offset: int) -> ChunkIndex:
-    """Return an index whose elements lie together, from this byte on."""
+def at(index: ChunkIndex, offset: int, source: int = 0) -> ChunkIndex:
+    """Return an index whose elements lie together, from this byte of one of its files on."""
     # More bytes may be stored than the dataset has, never fewer.
     size = math.prod(index.dims) * index.element_bytes
-    return replaced(
-        index,
-        layout="contiguous",
-        grid_index=np.zeros(1, np.uint64),
-        byte_offset=np.array([offset], np.uint64),
-        stored_size=np.array([size], np.uint64),
-        filter_mask=np.zeros(1, np.uint32),
-    )
+    return replaced(index, layout="contiguous", chunks=chunks_of([0], offset, size, 0, source))
 
 
 def chunked(
-    index: ChunkIndex, table: tuple[Any, ...], fill_value: bytes | None, inline: bytes = b""
+    index: ChunkIndex, chunks: Records, fill_value: bytes | None, inline: bytes = b""
 ) -> ChunkIndex:
-    """Return an index with a table of chunks: grid index, offset, size and filter mask of each."""
-    grid_index, byte_offset, stored_size, filter_mask = table
-    return replaced(
-        index,
-        layout="chunked",
-        grid_index=grid_index,
-        byte_offset=byte_offset,
-        stored_size=stored_size,
-        filter_mask=filter_mask,
-        fill_value=fill_value,
-        inline=inline,
-    )
+    """Return an index with stored chunks."""
+    return replaced(index, layout="chunked", chunks=chunks, fill_value=fill_value, inline=inline)
 
 
 def in_pieces(index: ChunkIndex, pieces: Sequence[Piece], rows: int) -> ChunkIndex:
@@ -64,12 +47,13 @@ def in_pieces(index: ChunkIndex, pieces: Sequence[Piece], rows: int) -> ChunkInd
         index,
         layout="chunked",
         chunk_dims=(rows, *index.dims[1:]),
-        grid_index=np.arange(len(within), dtype=np.uint64),
-        byte_offset=np.repeat(begins, counts) + within * np.uint64(chunk_bytes),
-        stored_size=np.full(len(within), chunk_bytes, np.uint64),
-        filter_mask=np.zeros(len(within), np.uint32),
+        chunks=chunks_of(
+            np.arange(len(within)),
+            np.repeat(begins, counts) + within * np.uint64(chunk_bytes),
+            chunk_bytes,
+            source=np.repeat(numbers, counts),
+        ),
         others=files,
-        source=np.repeat(numbers, counts),
     )
 
 
@@ -81,14 +65,14 @@ def replaced(index: ChunkIndex, **changes: Any) -> ChunkIndex:
 
 def inside_file(index: ChunkIndex) -> ChunkIndex:
     """Return the index; raise if stored bytes would lie behind the end of their file."""
-    ends, files = index.byte_offset + index.stored_size, index.files
+    chunks, files = index.chunks, index.files
+    ends = chunks["byte_offset"] + chunks["stored_size"]
     sizes = np.array([file.fingerprint.size_bytes for file in files], np.uint64)
     sizes[0] = len(index.inline) or sizes[0]
-    within = sizes[index.source if len(index.source) else 0]
-    bad = (ends > within) | (ends < index.byte_offset)
+    bad = (ends > sizes[chunks["source"]]) | (ends < chunks["byte_offset"])
     if bad.any():
         at = np.where(bad, ends, 0).argmax()
-        number = index.source[at] if len(index.source) else 0
+        number = chunks["source"][at]
         end, name, size = int(ends[at]), files[number].filename, int(sizes[number])
         raise FileOpenError(
             f"{name!r} is truncated: {index.path!r} needs its bytes up to {end} "

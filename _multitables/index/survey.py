@@ -19,11 +19,10 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from _multitables import _core
 from _multitables.index import hdf5_metadata
-from _multitables.index.chunk_index import U64, ChunkIndex
+from _multitables.index.chunk_index import NO_CHUNKS, U64, ChunkIndex, Records
 from _multitables.index.element_type import ElementType, field_type
 from _multitables.index.hdf5_metadata import FilterSpec
 from _multitables.index.numpy_type import Unsupported, datatype_of
@@ -85,8 +84,7 @@ class Survey:
     #: Where datasets have no chunks, their extents are 0.
     dims: U64 = field(repr=False)
     chunk_dims: U64 = field(repr=False)
-    #: grid_index, byte_offset, stored_size and filter_mask of each stored chunk.
-    chunks: tuple[npt.NDArray[Any], ...] = field(repr=False)
+    chunks: Records = field(repr=False)
     #: Of each file: the elements of its compact datasets, in which their offsets count.
     inline: tuple[bytes, ...] = field(repr=False)
     #: Dimension scales: rows of object, axis and the object that is the scale, by object; and where
@@ -121,9 +119,7 @@ class Survey:
         dims, at = self.dims_of(number), int(self.dims_at[number])
         chunk_dims = tuple(self.chunk_dims[at : at + len(dims)].tolist())
         first = int(self.chunks_at[number])
-        grid_index, byte_offset, stored_size, filter_mask = (
-            column[first : first + int(self.n_chunks[number])] for column in self.chunks
-        )
+        chunks = self.chunks[first : first + int(self.n_chunks[number])]
         dtype = kind.dtype
         index = ChunkIndex(
             filename=place.file.filename,
@@ -137,10 +133,7 @@ class Survey:
             field_offset=0,
             field_bytes=kind.element_bytes,
             layout="chunked" if kind.layout == "chunked" else "contiguous",
-            grid_index=grid_index,
-            byte_offset=byte_offset,
-            stored_size=stored_size,
-            filter_mask=filter_mask,
+            chunks=chunks,
             pipeline=kind.pipeline,
             conversions=kind.element.changes,
             library=kind.library,
@@ -266,12 +259,12 @@ class _Columns:
         if len(inline) and told["inline"]:  # the file has elements already
             layouts = [one["layout"] == "compact" for one in told["kinds"]]
             compact = np.array([*layouts, False])[np.where(is_one, kind, -1)] & (n_chunks > 0)
-            chunks[1][begins[compact] - self._n_chunks] += np.uint64(len(inline))
+            chunks["byte_offset"][begins[compact] - self._n_chunks] += np.uint64(len(inline))
         inline += told["inline"]
         for name in ("dims", "chunk_dims", "chunks"):
             self._long[name].append(told[name])
         self._n_dims += len(told["dims"])
-        self._n_chunks += len(chunks[0])
+        self._n_chunks += len(chunks)
 
     def _add_values(
         self, file: int, numbers: I64, told: dict[str, Any], names: Sequence[str]
@@ -318,7 +311,6 @@ class _Columns:
         """Return all that was told."""
         nothing, long = np.zeros(0, np.uint64), self._long
         scales, scales_at = self._joined_scales()
-        chunks = zip(*long["chunks"], strict=True) if long["chunks"] else iter(((nothing,),) * 4)
         return Survey(
             places=Places(self._runs),
             files=tuple(self._files),
@@ -326,7 +318,7 @@ class _Columns:
             **{name: np.concatenate(long[name]) for name in OF_OBJECTS},
             dims=np.concatenate([nothing, *long["dims"]]),
             chunk_dims=np.concatenate([nothing, *long["chunk_dims"]]),
-            chunks=tuple(map(np.concatenate, chunks)),
+            chunks=np.concatenate([NO_CHUNKS, *long["chunks"]]),
             inline=tuple(map(bytes, self._inline)),
             scales=scales,
             scales_at=scales_at,

@@ -36,7 +36,7 @@ def differing_rows(old: ChunkIndex, new: ChunkIndex, *, same_type: bool) -> list
                 filename=index.filename,
             )
     length, common = max(old.n_rows, new.n_rows), min(old.n_rows, new.n_rows)
-    chunks = {index.chunk_dims or index.dims for index in (old, new) if len(index.byte_offset)}
+    chunks = {index.chunk_dims or index.dims for index in (old, new) if len(index.chunks)}
     alike = ("row_shape", "fill_value", "files")
     same = same_type and all(getattr(old, name) == getattr(new, name) for name in alike)
     if not same or len(chunks) > 1:
@@ -51,15 +51,11 @@ def differing_rows(old: ChunkIndex, new: ChunkIndex, *, same_type: bool) -> list
 
 def _differing_chunks(old: ChunkIndex, new: ChunkIndex) -> npt.NDArray[np.int64]:
     """Return the numbers of the chunks that only one of them has, or stored elsewhere."""
-    grid, place, source = (
-        np.concatenate([getattr(index, name) for index in (old, new)])
-        for name in ("grid_index", "byte_offset", "source")
-    )
-    order = np.lexsort((place, grid))
-    grid, place = grid[order].astype(np.int64), place[order]
-    same = (grid[1:] == grid[:-1]) & (place[1:] == place[:-1])
-    if len(source) == len(order):
-        same &= source[order][1:] == source[order][:-1]
+    chunks = np.concatenate([index.chunks for index in (old, new)])
+    chunks = chunks[["grid_index", "byte_offset", "source"]]
+    chunks.sort()
+    grid = chunks["grid_index"].astype(np.int64)
+    same = chunks[1:] == chunks[:-1]
     found: npt.NDArray[np.int64] = grid[~(np.append(same, False) | np.append(False, same))]
     return found
 

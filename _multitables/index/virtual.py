@@ -21,7 +21,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from _multitables.index.chunk_index import ChunkIndex, SourceFile, changed, grid_of
+from _multitables.index.chunk_index import (
+    CHUNK,
+    NO_CHUNKS,
+    ChunkIndex,
+    Records,
+    SourceFile,
+    changed,
+    grid_of,
+)
 
 I64 = npt.NDArray[np.int64]
 #: A count or a block without an end.
@@ -167,7 +175,7 @@ def as_chunks(
         return None
     # The chunks of all mappings, one behind the other, by their numbers in the grids.
     count = -(-length // chunk_dims)
-    n_stored = sum(len(source.grid_index) for source in present)
+    n_stored = sum(len(source.chunks) for source in present)
     if np.prod(count, axis=1, dtype=np.float64).sum() > FREE_CHUNKS + 4 * n_stored:
         return None
     row, steps = _unravelled(count)
@@ -275,39 +283,36 @@ def _joined(
     """Look the chunks up in their sources; `source` ascends."""
     own = SourceFile(index.filename, index.fingerprint)
     files = {own: 0}
-    names = ("byte_offset", "stored_size", "filter_mask", "source")
-    columns: dict[str, list[Any]] = {name: [] for name in (*names, "stored")}
+    found: list[Records] = [NO_CHUNKS]
+    are_stored = [np.zeros(0, bool)]
     cuts = np.flatnonzero(np.diff(source)) + 1
     for begin, end in itertools.pairwise([0, *cuts.tolist(), len(source)]):
         of = sources[source[begin]]
         assert of is not None
         wanted = at_source[begin:end].astype(np.uint64)
         at = np.searchsorted(of.grid_index, wanted)
-        at[at == len(of.grid_index)] = 0
-        stored = of.grid_index[at] == wanted if len(of.grid_index) else np.zeros(len(at), bool)
+        at[at == len(of.chunks)] = 0
+        stored = of.grid_index[at] == wanted if len(of.chunks) else np.zeros(len(at), bool)
         if not np.all(stored) and of.fill_value != index.fill_value:
             return None
         numbers = [files.setdefault(file, len(files)) for file in of.files]
-        at = at[stored]
-        columns["stored"].append(stored)
-        for name in names[:3]:
-            column = np.zeros(end - begin, getattr(of, name).dtype)
-            column[stored] = getattr(of, name)[at]
-            columns[name].append(column)
-        column = np.zeros(end - begin, np.uint32)
-        column[stored] = np.array(numbers, np.uint32)[of.source[at] if len(of.source) else 0]
-        columns["source"].append(column)
+        chunks = of.chunks[at[stored]]
+        chunks["source"] = np.array(numbers, np.uint32)[chunks["source"]]
+        are_stored.append(stored)
+        found.append(np.zeros(end - begin, CHUNK))
+        found[-1][stored] = chunks
     # Of equal chunks the last one stays, if it is stored.
     sort = np.lexsort((order, at_virtual))
     at_virtual = at_virtual[sort]
     kept = np.append(at_virtual[1:] != at_virtual[:-1], True)
-    kept &= np.concatenate(columns.pop("stored"))[sort]
+    kept &= np.concatenate(are_stored)[sort]
+    chunks = np.concatenate(found)[sort][kept]
+    chunks["grid_index"] = at_virtual[kept]
     return changed(
         index,
         layout="chunked",
         chunk_dims=chunk_dims,
         pipeline=next(one for one in sources if one is not None).pipeline,
-        grid_index=at_virtual[kept].astype(np.uint64),
+        chunks=chunks,
         others=tuple(files)[1:],
-        **{name: np.concatenate(parts)[sort][kept] for name, parts in columns.items()},
     )

@@ -17,11 +17,10 @@ import numpy as np
 
 from _multitables import _core, sizes
 from _multitables.errors import UnsupportedDatasetError
-from _multitables.index.chunk_index import ChunkIndex
+from _multitables.index.chunk_index import ChunkIndex, Records
 from _multitables.plan.dataset_table import (
     Dataset,
     DatasetTable,
-    Records,
     dataset_of,
     lead_of,
     reader_bytes,

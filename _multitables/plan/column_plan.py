@@ -15,8 +15,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from _multitables.index.chunk_index import ChunkIndex
-from _multitables.plan.dataset_table import Dataset, Records, dataset_of, reader_bytes, table_of
+from _multitables.index.chunk_index import ChunkIndex, Records
+from _multitables.plan.dataset_table import Dataset, dataset_of, reader_bytes, table_of
 from _multitables.plan.ring_size import Tape, capacity_of, check_memory, n_slots, whole_pages
 from _multitables.plan.stream_plan import ReadPlan
 from _multitables.plan.tasks import check_plan, plan_tasks

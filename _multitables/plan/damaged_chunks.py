@@ -58,15 +58,7 @@ def _without_chunk(index: ChunkIndex, chunk_offset: Sequence[int]) -> ChunkIndex
     number = 0
     for at, dim, extent in zip(chunk_offset, dims, chunk_dims, strict=True):
         number = number * -(-dim // extent) + at // extent
-    kept = index.grid_index != number
-    return replace(
-        index,
-        grid_index=index.grid_index[kept],
-        byte_offset=index.byte_offset[kept],
-        stored_size=index.stored_size[kept],
-        filter_mask=index.filter_mask[kept],
-        source=index.source[kept] if len(index.source) else index.source,
-    )
+    return replace(index, chunks=index.chunks[index.grid_index != number])
 
 
 def _rows_of(index: ChunkIndex, chunk_offset: Sequence[int]) -> Rows:

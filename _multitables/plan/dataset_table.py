@@ -13,26 +13,19 @@ from __future__ import annotations
 import math
 from collections.abc import Container, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from _multitables import sizes
-from _multitables.index.chunk_index import AxisWindow, ChunkIndex, changed, grid_of
-
-#: One stored chunk; the layout is that of `Chunk` in core/src/tables/dataset.rs. Its source is the
-#: number of a file of its dataset, until the table is encoded.
-CHUNK = np.dtype(
-    [
-        ("grid_index", "<u8"),
-        ("byte_offset", "<u8"),
-        ("stored_size", "<u8"),
-        ("filter_mask", "<u4"),
-        ("source", "<u4"),
-    ]
+from _multitables.index.chunk_index import (
+    CHUNK,
+    NO_CHUNKS,
+    AxisWindow,
+    ChunkIndex,
+    Records,
+    changed,
+    grid_of,
 )
-Records = npt.NDArray[Any]
 
 
 @dataclass(frozen=True)
@@ -156,8 +149,8 @@ def lead_of(indexes: Sequence[ChunkIndex]) -> int:
 def stored_chunks(dataset: Dataset, begin: int, end: int) -> Records:
     """Records of the stored ones of the grid's chunks `[begin, end)`."""
     index = dataset.index
-    if begin == end or not len(index.byte_offset):
-        return np.zeros(0, CHUNK)
+    if begin == end or not len(index.chunks):
+        return NO_CHUNKS
     if index.layout == "chunked":
         return _selected_records(dataset, begin, end)
     chunks = np.zeros(end - begin, CHUNK)
@@ -169,8 +162,7 @@ def stored_chunks(dataset: Dataset, begin: int, end: int) -> Records:
     chunks["byte_offset"] = base + rows * np.uint64(row_bytes)
     left = np.minimum(np.uint64(index.dims[0]) - rows, piece)
     chunks["stored_size"] = left * np.uint64(math.prod(dataset.dims[1:]) * index.element_bytes)
-    if len(index.source):
-        chunks["source"] = index.source[0]
+    chunks["source"] = index.chunks["source"][0]
     return chunks
 
 
@@ -179,9 +171,11 @@ def _selected_records(dataset: Dataset, begin: int, end: int) -> Records:
     index, inner = dataset.index, dataset.inner_chunks
     whole = math.prod(grid_of(dataset.dims, dataset.chunk_dims)[1:])
     ends = np.array([begin // inner * whole, -(-end // inner) * whole], np.uint64)
-    chunks = _records(index, *np.searchsorted(index.grid_index, ends))
+    low, high = np.searchsorted(index.grid_index, ends)
+    chunks = index.chunks[low:high]
     if not dataset.windows:
         return chunks
+    chunks = chunks.copy()
     rest, wanted = chunks["grid_index"], np.ones(len(chunks), bool)
     number, factor = np.zeros(len(chunks), np.uint64), 1
     axes = list(zip(dataset.windows, dataset.dims[1:], dataset.chunk_dims[1:], strict=True))
@@ -192,16 +186,6 @@ def _selected_records(dataset: Dataset, begin: int, end: int) -> Records:
         factor *= window.n_chunks(extent)
     chunks["grid_index"] = number + rest * np.uint64(factor)
     return chunks[wanted]
-
-
-def _records(index: ChunkIndex, low: int, high: int) -> Records:
-    """Return what the index lists from `low` to `high`."""
-    chunks = np.zeros(high - low, CHUNK)
-    for name in ("grid_index", "byte_offset", "stored_size", "filter_mask"):
-        chunks[name] = getattr(index, name)[low:high]
-    if len(index.source):
-        chunks["source"] = index.source[low:high]
-    return chunks
 
 
 def table_of(datasets: Sequence[Dataset], tables: Sequence[Records]) -> DatasetTable:
@@ -222,7 +206,7 @@ def table_of(datasets: Sequence[Dataset], tables: Sequence[Records]) -> DatasetT
 
 
 def _all_chunks(dataset: Dataset) -> Records:
-    return _records(dataset.index, 0, 0 if dataset.reason else len(dataset.index.grid_index))
+    return NO_CHUNKS if dataset.reason else dataset.index.chunks
 
 
 def lookup_table(

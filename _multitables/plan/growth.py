@@ -14,8 +14,6 @@ import numpy as np
 
 from _multitables.index.chunk_index import ChunkIndex, grid_of
 
-_RECORD = ("grid_index", "byte_offset", "stored_size", "filter_mask")
-
 
 def stored_rows(index: ChunkIndex) -> int:
     """Rows that are there."""
@@ -34,9 +32,7 @@ def agreed_rows(one: ChunkIndex, other: ChunkIndex) -> int:
     """Rows that are there, and on which two looks agree."""
     rows = min(stored_rows(one), stored_rows(other))
     n = min(len(one.grid_index), len(other.grid_index))
-    differ = np.zeros(n, np.bool_)
-    for name in _RECORD:
-        differ |= getattr(one, name)[:n] != getattr(other, name)[:n]
+    differ = one.chunks[:n] != other.chunks[:n]
     if one.chunk_dims is None or not differ.any():
         return rows
     at = int(differ.argmax())

@@ -17,7 +17,8 @@ import numpy as np
 
 from _multitables import _core, sizes
 from _multitables.errors import OptionsError
-from _multitables.plan.dataset_table import Dataset, Records
+from _multitables.index.chunk_index import Records
+from _multitables.plan.dataset_table import Dataset
 
 
 @dataclass(frozen=True)

@@ -96,17 +96,14 @@ def shared_chunks(stored: ChunkIndex, versions: Sequence[ChunkIndex]) -> SharedC
 def _chosen(stored: ChunkIndex, chunks: I64) -> ChunkIndex:
     """Return the index of these of its chunks, one behind the other."""
     rows = len(chunks) * (stored.chunk_dims or (1,))[0]
+    chosen = stored.chunks[chunks]
+    chosen["grid_index"] = np.arange(len(chunks))
     return replace(
         stored,
         shape=(rows, *stored.shape[1:]),
         dims=(rows, *stored.dims[1:]),
-        grid_index=np.arange(len(chunks), dtype=np.uint64),
+        chunks=chosen,
         chosen_from=(stored, stored.grid_index[chunks]),
-        **{
-            name: getattr(stored, name)[chunks]
-            for name in ("byte_offset", "stored_size", "filter_mask", "source")
-            if len(getattr(stored, name))
-        },
     )
 
 

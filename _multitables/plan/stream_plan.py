@@ -16,11 +16,10 @@ import numpy as np
 import numpy.typing as npt
 
 from _multitables import _core
-from _multitables.index.chunk_index import ChunkIndex, SourceFile
+from _multitables.index.chunk_index import ChunkIndex, Records, SourceFile
 from _multitables.plan.dataset_table import (
     Dataset,
     DatasetTable,
-    Records,
     dataset_of,
     reader_bytes,
 )

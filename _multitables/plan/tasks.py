@@ -22,11 +22,10 @@ import numpy.typing as npt
 
 from _multitables import _core, sizes
 from _multitables.errors import UnsupportedDatasetError
+from _multitables.index.chunk_index import CHUNK, Records
 from _multitables.plan.dataset_table import (
-    CHUNK,
     Dataset,
     DatasetTable,
-    Records,
     lead_of,
     stored_chunks,
     table_of,

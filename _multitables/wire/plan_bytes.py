@@ -1,9 +1,9 @@
-"""A read plan as bytes, for the readers and the ring.
+"""A read plan as bytes, for the readers and the ring, and its datasets as a table of the core.
 
 Law
 ---
-1. The layout is numbered here and in core/src/tables, word by word; a change touches both and the
-   magic word.
+1. The layout of a plan is numbered here and in core/src/tables, word by word; a change touches both
+   and the magic word. That of a table is the core's alone, which is given values.
 2. All numbers are little-endian words of 8 bytes; tables follow each other without gaps.
 3. Nothing is pickled: texts are UTF-8, file names the bytes that the operating system knows.
 4. Pure: bytes out, no shared memory here.
@@ -12,57 +12,27 @@ Law
 from __future__ import annotations
 
 import math
-import os
 import struct
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
+import numpy.typing as npt
 
 from _multitables import _core
-from _multitables.index.chunk_index import ChunkIndex, SourceFile
-from _multitables.plan.dataset_table import Dataset, DatasetTable, Records
+from _multitables.index.chunk_index import ChunkIndex, Records
+from _multitables.plan.dataset_table import Dataset, DatasetTable
 
 if TYPE_CHECKING:
+    from _multitables.index.element_type import Conversion
+    from _multitables.index.hdf5_metadata import FilterSpec
     from _multitables.plan.stream_plan import ReadPlan
     from _multitables.select.fallback_call import LibraryCall
 
-#: Not the core's: they tell a core of another layout.
+#: Not the core's: it tells a core of another layout.
 PLAN_MAGIC = int.from_bytes(b"MTPLAN05", "little")
-TABLE_MAGIC = int.from_bytes(b"MTDATA04", "little")
 _PLAN_HEADER = struct.Struct("<19Q")
 _TAPE = struct.Struct("<5Q")
-TABLE_HEADER = struct.Struct("<8Q")
-SOURCE = struct.Struct("<11Q")
-DATASET = struct.Struct("<21Q")
-
-
-class _Tables:
-    """Words and bytes that records point into."""
-
-    def __init__(self) -> None:
-        self.words = bytearray()
-        self.blob = bytearray()
-        self._known: dict[bytes, int] = {}
-
-    def add_words(self, words: Sequence[int] | Records) -> int:
-        at = self.n_words
-        if isinstance(words, np.ndarray):
-            self.words += words.astype("<u8", copy=False).tobytes()
-        else:
-            self.words += struct.pack(f"<{len(words)}Q", *words)
-        return at
-
-    @property
-    def n_words(self) -> int:
-        return len(self.words) // 8
-
-    def add_bytes(self, data: bytes) -> tuple[int, int]:
-        """Return where the bytes are; equal ones are there once."""
-        at = self._known.setdefault(data, len(self.blob))
-        if at == len(self.blob):
-            self.blob += data
-        return at, len(data)
 
 
 def encode_plan(
@@ -103,7 +73,7 @@ def encode_plan(
         encode_rows(rows_call(dataset.index, field, open_options))
         for dataset, field in zip(plan.table.datasets, fields, strict=True)
     ]
-    table = encode_datasets(plan.table, calls, turnstile, grows)
+    table = made_table(plan.table, calls, turnstile, grows).encoded
     arrays = (plan.tasks, words, listed, *(one.astype("<u8", copy=False) for one in plan.ends))
     parts: list[bytes | memoryview] = [*tapes, *map(_bytes, arrays), table]
     header = _PLAN_HEADER.pack(
@@ -130,46 +100,36 @@ def encode_plan(
     return b"".join([header, *parts])
 
 
-def encode_datasets(
+def made_table(
     table: DatasetTable,
     calls: Sequence[bytes] = (),
     turnstile: bool = False,
     grows: bool = False,
-) -> bytes:
-    """Lay a dataset table out. `calls`: how a library serves rows of each, if one is asked for."""
-    tables = _Tables()
+) -> _core.Table:
+    """Make the core's table. `calls`: how a library serves rows of each dataset."""
+    builder = _core.TableBuilder()
     flags = _core.SOURCE_TURNSTILE * turnstile | _core.SOURCE_GROWS * grows
-    sources: dict[bytes, int] = {}
-    records = []
-    chunks = table.chunks
     datasets = (*table.datasets, *table.shown)
     calls = [*calls, *[b""] * (len(datasets) - len(calls))]
     for dataset, call in zip(datasets, calls, strict=True):
-        files = dataset.index.files if dataset.n_chunks else dataset.index.files[:1]
-        inline = (b"" if dataset.reason else dataset.index.inline, *[b""] * (len(files) - 1))
-        encoded = [
-            _encode_source(dataset, file, tables, flags, bytes_)
-            for file, bytes_ in zip(files, inline, strict=True)
-        ]
-        numbers = [sources.setdefault(what, len(sources)) for what in encoded]
-        records.append(_encode_dataset(dataset, numbers[0], tables, call))
-        if numbers != list(range(len(numbers))):
-            chunks = chunks.copy() if chunks is table.chunks else chunks
-            own = chunks[dataset.chunks_at : dataset.chunks_at + dataset.n_chunks]
-            own["source"] = np.array(numbers, np.uint32)[own["source"]]
-    listed = (_bytes(chunks), tables.words, tables.blob)
-    parts: list[bytes | bytearray | memoryview] = [*sources, *records, *listed]
-    header = TABLE_HEADER.pack(
-        TABLE_MAGIC,
-        TABLE_HEADER.size + sum(map(len, parts)),
-        len(sources),
-        len(records),
-        len(chunks),
-        tables.n_words,
-        len(tables.blob),
-        0,
-    )
-    return b"".join([header, *parts])
+        index = dataset.index
+        joined = index.joined if index.layout == "chunked" else ()
+        ends = index.joined_at + [one.n_rows for one in joined] if joined else ()
+        builder.add(
+            files=_files(dataset, flags),
+            kind=_kind(dataset),
+            row_bytes=index.row_bytes,
+            dims=dataset.dims,
+            chunk_dims=dataset.chunk_dims,
+            chunks=table.chunks[dataset.chunks_at : dataset.chunks_at + dataset.n_chunks],
+            windows=[(one.start, one.step, one.count) for one in dataset.windows],
+            ends=[int(end) for end in ends],
+            parts=_parts(dataset),
+            clipped=dataset.clipped,
+            by_library=bool(dataset.reason),
+            library=call,
+        )
+    return builder.table()
 
 
 def _bytes(array: Records) -> memoryview:
@@ -177,76 +137,44 @@ def _bytes(array: Records) -> memoryview:
     return np.ascontiguousarray(array).view(np.uint8).data
 
 
-def _encode_source(
-    dataset: Dataset, file: SourceFile, tables: _Tables, flags: int, inline: bytes
-) -> bytes:
-    """Return the record of a file of a dataset; equal ones are one source."""
-    fingerprint = file.fingerprint
-    return SOURCE.pack(
-        *tables.add_bytes(os.fsencode(file.filename)),
-        fingerprint.device,
-        fingerprint.inode,
-        fingerprint.size_bytes,
-        fingerprint.mtime_ns & (2**64 - 1),  # before 1970 it is negative
-        *tables.add_bytes(inline),
-        _core.SOURCE_DIRECT * dataset.direct | flags,
-        *tables.add_bytes(fingerprint.access.encoded if fingerprint.access else b""),
-    )
+def _files(dataset: Dataset, flags: int) -> list[_core.Source]:
+    """Return a dataset's files, the first with stored bytes that lie in its metadata."""
+    index, flags = dataset.index, _core.SOURCE_DIRECT * dataset.direct | flags
+    files = index.files if dataset.n_chunks else index.files[:1]
+    inline = (b"" if dataset.reason else index.inline, *[b""] * (len(files) - 1))
+    return [file.for_table(bytes_, flags) for file, bytes_ in zip(files, inline, strict=True)]
 
 
-def _encode_dataset(dataset: Dataset, source: int, tables: _Tables, call: bytes) -> bytes:
+def _kind(dataset: Dataset) -> _core.Kind:
+    """Return what a dataset's elements are, and how they are stored."""
     index = dataset.index
-    element = (index.element_bytes, index.field_offset, index.field_bytes)
-    if dataset.reason:
-        # The library delivers elements as the user sees them.
+    if dataset.reason:  # the library delivers elements as the user sees them
         size = index.row_bytes // max(1, math.prod(dataset.dims[1:])) or 1
-        element = (size, 0, size)
-    dims_at = tables.add_words(dataset.dims)
-    for window in dataset.windows:
-        tables.add_words([window.start, window.step & (2**64 - 1), window.count])
-    joined = index.joined if index.layout == "chunked" else ()
-    if joined:
-        ends = index.joined_at + [one.n_rows for one in joined]
-        tables.add_words([len(ends), *ends.tolist()])
-    chunk_dims_at = tables.add_words([max(1, dim) for dim in dataset.chunk_dims])
-    pipeline = () if dataset.reason else index.pipeline
-    filters_at = tables.n_words
-    for spec in pipeline:
-        tables.add_words([spec.id, spec.flags, len(spec.values), *spec.values])
-    conversions_at = tables.n_words
-    conversions = () if dataset.reason else index.conversions
-    for conversion in conversions:
-        tables.add_words(conversion.words)
-    parts = index.parts.copy() if dataset.shown else index.parts[:0]
-    if len(parts):  # the first word is how many axes their datasets have
-        length = 2 + 3 * (len(index.dims) + int(parts[0]))
-        parts[1::length] += np.uint64(dataset.shown_at)
-    fill_at, _ = tables.add_bytes(index.fill_value.ljust(element[0], b"\0"))
-    library_at, library_len = tables.add_bytes(call)
-    return DATASET.pack(
-        source,
-        index.row_bytes,
-        *element,
-        len(dataset.dims),
-        dims_at,
-        chunk_dims_at,
-        filters_at,
-        len(pipeline),
-        fill_at,
-        conversions_at,
-        len(conversions),
-        _core.DATASET_CLIPPED * dataset.clipped
-        | _core.DATASET_LIBRARY * bool(dataset.reason)
-        | _core.DATASET_WINDOWS * bool(dataset.windows)
-        | _core.DATASET_JOINED * bool(joined),
-        library_at,
-        library_len,
-        dataset.chunks_at,
-        dataset.n_chunks,
-        tables.add_words(parts),
-        len(parts),
-        0 if dataset.reason else index.converted_bytes,
-    )
+        return (size, 0, size, 0), (), (), index.fill_value
+    element = index.element_bytes, index.field_offset, index.field_bytes, index.converted_bytes
+    return kind_of(element, index.pipeline, index.conversions, index.fill_value)
+
+
+def kind_of(
+    element: tuple[int, int, int, int],
+    pipeline: Sequence[FilterSpec],
+    conversions: Sequence[Conversion],
+    fill_value: bytes,
+) -> _core.Kind:
+    """Return what a table says of elements, whose first numbers are as in `_core.Kind`."""
+    filters = [(spec.id, spec.flags, spec.values) for spec in pipeline]
+    return element, filters, [word for one in conversions for word in one.words], fill_value
+
+
+def _parts(dataset: Dataset) -> npt.NDArray[np.uint64] | None:
+    """Return the parts of what is shown, by the numbers of datasets in the table."""
+    if not dataset.shown or not len(dataset.index.parts):
+        return None
+    parts = dataset.index.parts.copy()
+    # the first word is how many axes their datasets have
+    length = 2 + 3 * (len(dataset.index.dims) + int(parts[0]))
+    parts[1::length] += np.uint64(dataset.shown_at)
+    return parts
 
 
 def rows_call(index: ChunkIndex, field: str, open_options: Mapping[str, object]) -> LibraryCall:

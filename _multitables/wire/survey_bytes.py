@@ -1,36 +1,30 @@
-"""The datasets of a survey as a table for the readers.
+"""The datasets of a survey as a table of the core, for the readers.
 
 Law
 ---
-1. The layout is that of `plan_bytes.encode_datasets`, whose records are written here by the column.
+1. The core makes the table of the columns.
 2. Datasets without elements and those that are alone are not in the table.
-3. Pure: bytes out, no shared memory here.
+3. Pure: a table out, no shared memory here.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from _multitables import _core, sizes
+from _multitables.index.chunk_index import SourceFile
 from _multitables.index.runs import I64
 from _multitables.index.survey import NO_DATASET, Kind, Survey
-from _multitables.plan.dataset_table import CHUNK
-from _multitables.wire.plan_bytes import DATASET, SOURCE, TABLE_HEADER, TABLE_MAGIC
-
-U64 = npt.NDArray[np.uint64]
-DATASET_WORDS = DATASET.size // 8
+from _multitables.wire.plan_bytes import kind_of
 
 
 @dataclass(frozen=True)
 class SurveyTable:
-    """Where the objects of a survey are in a table, and its bytes when they are asked for."""
+    """Where the objects of a survey are in a table, and the table when it is first needed."""
 
     survey: Survey
     #: Readers bypass the page cache; they hand their requests to the disk one at a time, in the
@@ -56,70 +50,44 @@ class SurveyTable:
         return int(self.objects[at])
 
     @cached_property
-    def encoded(self) -> bytes:
+    def core(self) -> _core.Table:
         """The table as readers take it."""
-        survey, objects, n_files = self.survey, self.objects, len(self.survey.files)
-        kind, width = survey.kind[objects], np.maximum(survey.rank[objects], 1)
-        words = _Words(survey.kinds, 2 * int(width.sum()))
-        stored = np.array([one.layout == "chunked" for one in survey.kinds], bool)[kind]
-        compact = np.array([one.layout == "compact" for one in survey.kinds], bool)[kind]
-        source = survey.file[objects] + np.where(compact, n_files, 0)
-        extents_at = np.cumsum(2 * width) - 2 * width
-        columns = np.zeros((len(objects), DATASET_WORDS), np.uint64)
-        columns[:, 0], columns[:, 1] = source, self.n_bytes // self.n_rows
-        columns[:, 2] = columns[:, 4] = _element_bytes(survey, objects)
-        columns[:, 5], columns[:, 6], columns[:, 7] = width, extents_at, extents_at + width
-        for word, of_kind in words.of_kinds.items():
-            columns[:, word] = np.array(of_kind, np.uint64)[kind]
-        columns[:, 13] = np.where(stored, 0, _core.DATASET_CLIPPED)
-        columns[:, 16], columns[:, 17] = self.chunks_at, survey.n_chunks[objects]
-        chunks = self._chunks(source)
-        sources, blob = _sources(survey, self.direct, self.turnstile, words.blob)
-        all_words = np.concatenate([self._extents(stored, extents_at), words.array])
-        parts = (sources, columns.tobytes(), chunks.tobytes(), all_words.tobytes(), blob)
-        header = TABLE_HEADER.pack(
-            TABLE_MAGIC,
-            TABLE_HEADER.size + sum(map(len, parts)),
-            2 * n_files,
-            len(objects),
-            len(chunks),
-            len(all_words),
-            len(blob),
-            0,
-        )
-        return b"".join([header, *parts])
-
-    def _extents(self, stored: npt.NDArray[np.bool_], extents_at: I64) -> U64:
-        """Return dims and chunk dims of each dataset; one that is not `stored` is cut in pieces."""
-        survey, objects = self.survey, self.objects
-        extents = np.zeros(2 * int(np.maximum(survey.rank[objects], 1).sum()), np.uint64)
+        survey, files = self.survey, self.survey.files
         piece_bytes = sizes.DIRECT_TASK_BYTES if self.direct else sizes.PIECE_BYTES
-        if any(file.fingerprint.access for file in survey.files):
+        if any(file.fingerprint.access for file in files):
             piece_bytes = sizes.REMOTE_TASK_BYTES
-        row_bytes = np.maximum(self.n_bytes // self.n_rows, 1)
-        for axes, rows in _by_rank(survey.rank[objects]):
-            at = survey.dims_at[objects[rows]][:, None] + np.arange(axes)
-            dims = survey.dims[at] if axes else np.ones((len(rows), 1), np.uint64)
-            chunk_dims = survey.chunk_dims[at] if axes else dims
-            pieces = dims.copy()
-            pieces[:, 0] = np.maximum(piece_bytes // row_bytes[rows], 1)
-            to = extents_at[rows][:, None] + np.arange(max(axes, 1))
-            extents[to] = dims
-            extents[to + max(axes, 1)] = np.where(stored[rows][:, None], chunk_dims, pieces)
-        return extents
+        flags = _core.SOURCE_TURNSTILE * self.turnstile
+        own = flags | _core.SOURCE_DIRECT * self.direct
+        compact = np.array([kind.layout == "compact" for kind in survey.kinds], bool)
+        kind, file = survey.kind[self.objects], survey.file[self.objects]
+        columns = (survey.rank, survey.dims_at, survey.chunks_at, survey.n_chunks)
+        of_objects = [
+            kind,
+            file + np.where(compact[kind], len(files), 0),
+            *(column[self.objects] for column in columns),
+        ]
+        sources = [SourceFile(one.filename, one.fingerprint) for one in files]
+        inline = zip(sources, survey.inline, strict=True)
+        builder = _core.TableBuilder()
+        builder.add_survey(
+            files=[
+                *(file.for_table(b"", own) for file in sources),
+                *(file.for_table(elements, flags) for file, elements in inline),  # compact ones
+            ],
+            kinds=[_kind(kind) for kind in survey.kinds],
+            chunked=[kind.layout == "chunked" for kind in survey.kinds],
+            objects=np.stack(of_objects, axis=1).tolist(),
+            dims=survey.dims,
+            chunk_dims=survey.chunk_dims,
+            chunks=survey.chunks,
+            piece_bytes=piece_bytes,
+        )
+        return builder.table()
 
-    def _chunks(self, source: I64) -> npt.NDArray[Any]:
-        """Return the chunks of the table's datasets."""
-        survey, objects = self.survey, self.objects
-        count = survey.n_chunks[objects]
-        shift = np.repeat(survey.chunks_at[objects] - self.chunks_at, count)
-        rows = np.arange(len(shift)) + shift
-        chunks = np.zeros(len(rows), CHUNK)
-        names = ("grid_index", "byte_offset", "stored_size", "filter_mask")
-        for name, column in zip(names, survey.chunks, strict=True):
-            chunks[name] = column[rows]
-        chunks["source"] = np.repeat(source, count)
-        return chunks
+
+def _kind(kind: Kind) -> _core.Kind:
+    element = kind.element_bytes, 0, kind.element_bytes, 0
+    return kind_of(element, kind.pipeline, kind.element.changes, kind.fill_value)
 
 
 def table_of(survey: Survey, direct: bool, turnstile: bool = False) -> SurveyTable:
@@ -152,56 +120,3 @@ def _n_elements(survey: Survey) -> I64:
         dims = survey.dims[survey.dims_at[rows][:, None] + np.arange(axes)].astype(np.int64)
         counts[rows] = np.where((dims == 0).any(axis=1), 0, dims.prod(axis=1))
     return counts
-
-
-def _sources(survey: Survey, direct: bool, turnstile: bool, blob: bytearray) -> tuple[bytes, bytes]:
-    """Return the files, then the compact elements of each; and the blob with their names."""
-    inline = (b"",) * len(survey.files) + survey.inline
-    sources = bytearray()
-    for file, elements in zip((*survey.files, *survey.files), inline, strict=True):
-        name, of, begin = os.fsencode(file.filename), file.fingerprint, len(blob)
-        access = of.access.encoded if of.access else b""
-        blob += name + elements + access
-        is_direct = direct and len(sources) < len(survey.files) * SOURCE.size
-        sources += SOURCE.pack(
-            begin,
-            len(name),
-            of.device,
-            of.inode,
-            of.size_bytes,
-            of.mtime_ns & (2**64 - 1),  # before 1970 it is negative
-            begin + len(name),
-            len(elements),
-            _core.SOURCE_DIRECT * is_direct | _core.SOURCE_TURNSTILE * turnstile,
-            begin + len(name) + len(elements),
-            len(access),
-        )
-    return bytes(sources), bytes(blob)
-
-
-class _Words:
-    """What records say of kinds: filters and conversions as words, fill values as bytes."""
-
-    def __init__(self, kinds: tuple[Kind, ...], n_extents: int) -> None:
-        words: list[int] = []
-        self.blob = bytearray()
-        #: Number of a word in a dataset's record -> what it is for each kind.
-        self.of_kinds: dict[int, list[int]] = {at: [] for at in (8, 9, 10, 11, 12)}
-        for kind in kinds:
-            filters_at = n_extents + len(words)
-            for spec in kind.pipeline:
-                words += [spec.id, spec.flags, len(spec.values), *spec.values]
-            conversions_at = n_extents + len(words)
-            for conversion in kind.element.changes:
-                words += conversion.words
-            told = (
-                filters_at,
-                len(kind.pipeline),
-                len(self.blob),
-                conversions_at,
-                len(kind.element.changes),
-            )
-            self.blob += kind.fill_value
-            for of_kind, number in zip(self.of_kinds.values(), told, strict=True):
-                of_kind.append(number)
-        self.array = np.array(words, np.uint64)

@@ -24,6 +24,7 @@ from elements import smooth
 from handle_oracle import FAILED, Both, tried
 
 import multitables
+from _multitables.index.hdf5_file import Source
 
 NAMES = ("cube", "rows", "texts", "lists", "scalar", "empty", "nothing", "odd")
 
@@ -410,3 +411,32 @@ def test_nothing_is_read_before_it_is_asked_for(path: Path) -> None:
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             assert dataset.ndim == 3
+
+
+@pytest.mark.parametrize("options", [{}, {"chunks": (7, 3)}, {"chunks": (7, 3), "shuffle": True}])
+def test_plain_datasets_are_read_by_the_cores_own_table(
+    h5: Path, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Python's index of them is not made, neither of whole ones nor of their fields."""
+    pairs = np.zeros((20, 5), [("a", "<i4"), ("b", ">f8", (2,))])
+    pairs["a"], pairs["b"][..., 1] = np.arange(100).reshape(20, 5), 0.5
+    with h5py.File(h5, "w") as file:
+        file.create_dataset("x", data=pairs, **options)
+        file.create_dataset("never", (20, 5), "<i2", fillvalue=7, **options)
+        file["scalar"] = 3.5
+        compact = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+        compact.set_layout(h5py.h5d.COMPACT)
+        space = h5py.h5s.create_simple((6,))
+        h5py.h5d.create(file.id, b"compact", h5py.h5t.STD_I16LE, space, compact)
+        file["compact"][...] = range(6)
+
+    def refused(*_: Any, **__: Any) -> Any:
+        raise AssertionError("an index was made")
+
+    monkeypatch.setattr(Source, "index_at", refused)
+    with multitables.open(h5) as file:
+        np.testing.assert_array_equal(file["x"][...], pairs)
+        np.testing.assert_array_equal(file["x"]["b"][3:5], pairs["b"][3:5])
+        assert (file["never"][::3] == 7).all()
+        assert file["scalar"][()] == 3.5
+        assert file["compact"][1:4].tolist() == [1, 2, 3]

@@ -33,7 +33,7 @@ from _multitables.parent.readers.error_report import Record
 from _multitables.plan.dataset_table import lookup_table
 from _multitables.select.normalize import Native, normalize
 from _multitables.select.selection import Selection
-from _multitables.wire.plan_bytes import encode_datasets
+from _multitables.wire.plan_bytes import made_table
 from _multitables.wire.request_bytes import encode_hyperslab
 
 SHAPE = (500, 30, 20)
@@ -55,7 +55,7 @@ class Local:
     def __init__(self, reader: _core.LocalReader, path: Path, name: str) -> None:
         index = index_of(path, name)
         table = lookup_table(index, direct=False, native_filters=_core.native_filters())
-        self.core = reader.dataset(encode_datasets(table))
+        self.core = reader.dataset(made_table(table))
 
     def __getitem__(self, key: Any) -> np.ndarray:
         form = normalize(Selection(info(np.broadcast_to(VALUES[:1, :1, :1], SHAPE)))[key])
@@ -208,8 +208,8 @@ def test_a_file_that_changed_is_told(stored: Path, h5: Path) -> None:
 
 def test_what_does_not_fit_is_refused(stored: Path) -> None:
     reader = _core.LocalReader(1, 0)
-    with pytest.raises(ValueError, match="header"):
-        reader.dataset(b"nothing of the kind")
+    with pytest.raises(ValueError, match="dataset"):
+        reader.dataset(_core.TableBuilder().table())
     dataset = Local(reader, stored, "gzip").core
     row = np.empty(SHAPE[1:], "<i4")
     for start, count in ((500, 1), (0, 501)):
@@ -286,7 +286,7 @@ def test_a_signal_ends_a_long_read(h5: Path) -> None:
     table = lookup_table(index, direct=False, native_filters=_core.native_filters())
     out = np.empty(index.shape, index.dtype)
     for n_threads in (1, 3):
-        dataset = _core.LocalReader(n_threads, 0).dataset(encode_datasets(table))
+        dataset = _core.LocalReader(n_threads, 0).dataset(made_table(table))
         before = signal.signal(signal.SIGUSR1, ring)
         killer = threading.Timer(0.02, os.kill, (os.getpid(), signal.SIGUSR1))
         killer.start()

@@ -84,7 +84,7 @@ def test_the_bytes_at_an_address_are_the_chunks(h5: Path, rank: int) -> None:
             assert index.layout == "chunked", index.reason
             found = np.zeros(shape, "u4")
             whole = h5.read_bytes()
-            columns = (index.grid_index, index.byte_offset, index.stored_size)
+            columns = (index.grid_index, index.byte_offset, index.chunks["stored_size"])
             for at, begin, size in zip(*(c.tolist() for c in columns), strict=True):
                 grid = tuple(-(-n // c) for n, c in zip(shape, dims, strict=True))
                 first = [int(i) * c for i, c in zip(np.unravel_index(at, grid), dims, strict=True)]
@@ -164,7 +164,7 @@ def test_chunks_that_were_partial_once(h5: Path) -> None:
             made.resize((rows, columns))
         fast(h5, "/x", data[:rows, :columns])
         whole = np.array([(rows // 4), (columns // 3)]).prod()
-        assert (index_of(h5, "x").filter_mask != ALL_FILTERS).sum() == whole
+        assert (index_of(h5, "x").chunks["filter_mask"] != ALL_FILTERS).sum() == whole
 
 
 # ---- records that cannot be true ------------------------------------------------------------

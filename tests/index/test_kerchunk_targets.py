@@ -78,7 +78,7 @@ def test_names_of_one_file_are_one_target(paths: list[Path]) -> None:
         str(paths[0]), f"file://{paths[0]}", paths[0].name,
     }  # fmt: skip
     index = open_source(references, {}).index("rows")
-    assert not len(index.source)
+    assert not index.chunks["source"].any()
     assert [file.filename for file in index.files] == [str(paths[0])]
     with multitables.Reader(references, n_procs=1) as reader:
         dataset = reader.get_dataset("rows")

@@ -150,7 +150,7 @@ class Walk:
             place = [at // chunk for at, chunk in zip(begin, chunk_dims, strict=True)]
             if address not in (None, UNDEFINED):
                 expected.append((int(np.ravel_multi_index(place, grid)), address, size, mask))
-        found = list(zip(*(column.tolist() for column in self.core.chunks(offset)), strict=True))
+        found = [chunk[:4] for chunk in self.core.chunks(offset).tolist()]
         if h5py.h5i.get_name(told) == b"/plain edges":  # whose mask HDF5 does not tell
             assert found.pop() == (*expected.pop()[:3], 2**32 - 1)
         assert found == sorted(expected)

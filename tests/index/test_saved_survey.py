@@ -81,10 +81,10 @@ def described(file: OpenFile, offsets: list[int]) -> Iterator[Any]:
             continue
         at, rank = int(told.dims_at[number]), int(told.rank[number])
         first = int(told.chunks_at[number])
-        chunks = [column[first:][: told.n_chunks[number]].tolist() for column in told.chunks]
+        chunks = told.chunks[first:][: told.n_chunks[number]].tolist()
         if told.kinds[kind].layout == "compact" and chunks[0]:
-            stored = told.inline[0][chunks[1][0] :][: chunks[2][0]]
-            chunks[1] = [stored]
+            (_, begin, size, *_), *_ = chunks
+            chunks = [told.inline[0][begin:][:size]]
         yield told.kinds[kind], told.chunk_dims[at : at + rank].tolist(), chunks
 
 
@@ -142,7 +142,8 @@ def test_the_file_is_not_asked(shots: Path, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(_core, "survey", None)
     assert Streamer(shots).get_collection(PATTERN).keys == items.keys
     assert (
-        items._opened.table.encoded == Streamer(shots).get_collection(PATTERN)._opened.table.encoded
+        items._opened.table.core.encoded
+        == Streamer(shots).get_collection(PATTERN)._opened.table.core.encoded
     )
 
 
@@ -250,7 +251,12 @@ def opened(path: Path) -> tuple[list[Any], set[Any]]:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         found = Streamer(path).get_collection(PATTERN)._opened
-        told = [found.items.keys, found.item_bytes, len(found.shared), len(found.table.encoded)]
+        told = [
+            found.items.keys,
+            found.item_bytes,
+            len(found.shared),
+            len(found.table.core.encoded),
+        ]
         offsets = sorted(offsets_of(open_file(str(path), uses_index=False).metadata))
         told += described(open_file(str(path)), offsets)
     return told, {warning.category for warning in caught}

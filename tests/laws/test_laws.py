@@ -227,6 +227,10 @@ def test_only_adapters_touch_what_they_are_for(module: str) -> None:
         assert not [name for name in ours(NAMES[module]) if ".adapters" in name]
 
 
+#: What the core makes of values, and the values that it takes: no state, no input or output.
+TABLES = {"Table", "TableBuilder", "Kind", "Source"}
+
+
 def test_what_is_pure_does_no_input_or_output() -> None:
     for name, path in NAMES.items():
         if folder(name) not in PURE and name not in PURE_FILES:
@@ -243,11 +247,12 @@ def test_what_is_pure_does_no_input_or_output() -> None:
         assert not found & {"subprocess", "socket", "time", "threading", "random", "datetime"}, name
 
 
-def test_what_is_pure_knows_only_the_numbers_of_the_core() -> None:
+def test_what_is_pure_knows_only_the_numbers_and_tables_of_the_core() -> None:
     for name, path in NAMES.items():
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if folder(name) in PURE and isinstance(node, ast.Attribute):
-                assert ast.unparse(node.value) != "_core" or node.attr.isupper(), name
+                is_known = node.attr.isupper() or node.attr in TABLES
+                assert ast.unparse(node.value) != "_core" or is_known, name
 
 
 def test_no_imports_go_in_a_circle() -> None:

@@ -229,7 +229,7 @@ def test_rows_without_elements(layout: str) -> None:
     chunk_dims = (10, 3) if layout == "chunked" else None
     plain = plain_index()
     empty = replace(plain, shape=(100, 0), dims=(100, 0), layout=layout, chunk_dims=chunk_dims)
-    empty = replace(empty, grid_index=empty.grid_index[:0], byte_offset=empty.byte_offset[:0])
+    empty = replace(empty, chunks=empty.chunks[:0])
     if layout == "contiguous":
         empty = replace(empty, pipeline=())
     for indexes in ([empty], [empty, plain], [plain, empty]):

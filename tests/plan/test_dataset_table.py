@@ -13,9 +13,9 @@ import pytest
 import tables
 
 from _multitables.errors import UnsupportedDatasetError
-from _multitables.index.chunk_index import ChunkIndex
+from _multitables.index.chunk_index import CHUNK, ChunkIndex
 from _multitables.index.hdf5_file import open_source
-from _multitables.plan.dataset_table import CHUNK, lookup_table
+from _multitables.plan.dataset_table import lookup_table
 from _multitables.wire import plan_bytes
 
 NATIVE = (1, 2, 3)
@@ -67,7 +67,9 @@ def test_equal_arguments_give_equal_bytes(h5: Path, chunks: tuple[int, ...] | No
     with h5py.File(h5, "w") as file:
         file.create_dataset("x", data=np.arange(600).reshape(100, 6), chunks=chunks)
     made = [
-        plan_bytes.encode_datasets(lookup_table(indexed(h5), direct=direct, native_filters=NATIVE))
+        plan_bytes.made_table(
+            lookup_table(indexed(h5), direct=direct, native_filters=NATIVE)
+        ).encoded
         for direct in (False, False, True)
     ]
     assert made[0] == made[1] != made[2]

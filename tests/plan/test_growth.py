@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from _multitables.index.chunk_index import ChunkIndex, Fingerprint
+from _multitables.index.chunk_index import ChunkIndex, Fingerprint, chunks_of
 from _multitables.plan.growth import agreed_rows, stored_rows, whole_rows
 
 ROWS = 3  # of a chunk
@@ -31,10 +31,7 @@ def index(n_rows: int, columns: int, chunks: Chunks) -> ChunkIndex:
         field_offset=0,
         field_bytes=8,
         layout="chunked",
-        grid_index=table[:, 0],
-        byte_offset=table[:, 1],
-        stored_size=table[:, 2],
-        filter_mask=table[:, 3].astype(np.uint32),
+        chunks=chunks_of(*table.T),
     )
 
 

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from inner_selections import a_selection
 from plans import NATIVE, an_index, encoded, plain_index, ring
 
-from _multitables.index.chunk_index import AxisWindow, ChunkIndex
+from _multitables.index.chunk_index import AxisWindow, ChunkIndex, chunks_of
 from _multitables.plan.batch_plan import plan_batches
 from _multitables.plan.dataset_table import dataset_of
 from _multitables.plan.inner_selection import select_inner
@@ -113,9 +113,7 @@ def test_rows_of_contiguous_data_are_fetched_in_part(direct: bool) -> None:
         dims=(50, 8, 100, 100),
         chunk_dims=None,
         layout="contiguous",
-        grid_index=np.zeros(1, np.uint64),
-        byte_offset=np.full(1, 512, np.uint64),
-        stored_size=np.full(1, 16_000_000, np.uint64),
+        chunks=chunks_of([0], 512, 16_000_000),
         pipeline=(),
     )
     whole = 4 * 8 * 100 * 100

@@ -31,7 +31,7 @@ from plans import (
 )
 
 from _multitables import _core, sizes
-from _multitables.index.chunk_index import ChunkIndex, Fingerprint
+from _multitables.index.chunk_index import ChunkIndex, Fingerprint, chunks_of
 from _multitables.index.hdf5_metadata import FilterSpec
 from _multitables.plan.stream_plan import ENDLESS, ReadPlan, plan_reads
 from _multitables.plan.tasks import AGAIN_SHARE, KIND_CHUNKS, KIND_LIBRARY
@@ -175,7 +175,7 @@ def test_chunks_are_those_of_the_index(case: Case) -> None:
             continue
         here = np.isin(index.grid_index, np.array(wanted, np.uint64))
         for name in ("grid_index", "byte_offset", "stored_size", "filter_mask"):
-            np.testing.assert_array_equal(chunks[name], getattr(index, name)[here])
+            np.testing.assert_array_equal(chunks[name], index.chunks[name][here])
 
 
 @many
@@ -220,10 +220,7 @@ def chunked(
         field_offset=0,
         field_bytes=size,
         layout="chunked",
-        grid_index=ids,
-        byte_offset=ids * np.uint64(1 << 20),
-        stored_size=ids + np.uint64(10),
-        filter_mask=np.zeros(len(ids), np.uint32),
+        chunks=chunks_of(ids, ids * np.uint64(1 << 20), ids + np.uint64(10)),
         pipeline=(FilterSpec(filter_id, 0, (4,), ""),),
         fill_value=bytes(size),
         conversions=(),

@@ -17,10 +17,9 @@ import numpy as np
 from hypothesis import strategies as st
 
 from _multitables import _core
-from _multitables.index.chunk_index import ChunkIndex, Fingerprint
+from _multitables.index.chunk_index import CHUNK, ChunkIndex, Fingerprint, chunks_of
 from _multitables.index.element_type import Conversion
 from _multitables.index.hdf5_metadata import FilterSpec
-from _multitables.plan.dataset_table import CHUNK
 from _multitables.plan.ring_size import whole_pages
 from _multitables.plan.stream_plan import ReadPlan
 from _multitables.plan.tasks import TASK
@@ -65,10 +64,7 @@ def an_index(draw: st.DrawFn, rows: int) -> ChunkIndex:
         field_offset=draw(st.integers(0, element - field)),
         field_bytes=field,
         layout={"unknown filter": "chunked"}.get(layout, layout),
-        grid_index=ids,
-        byte_offset=ids * np.uint64(1000) + np.uint64(512),
-        stored_size=sizes,
-        filter_mask=(np.arange(len(ids)) % 3).astype(np.uint32),
+        chunks=chunks_of(ids, ids * np.uint64(1000) + np.uint64(512), sizes, ids % 3),
         pipeline=pipeline,
         fill_value=bytes(range(256)) * (element // 256) + bytes(element % 256),
         conversions=(Conversion(0, 1, 1, 0, 1, 1, field, 2),) if draw(st.booleans()) else (),
@@ -91,10 +87,7 @@ def plain_index(rows: int = 100, chunk: int = 10, element: int = 8) -> ChunkInde
         field_offset=0,
         field_bytes=element,
         layout="chunked",
-        grid_index=np.arange(count, dtype=np.uint64),
-        byte_offset=np.arange(count, dtype=np.uint64) * np.uint64(1000),
-        stored_size=np.full(count, 320, np.uint64),
-        filter_mask=np.zeros(count, np.uint32),
+        chunks=chunks_of(np.arange(count), np.arange(count) * 1000, 320),
         pipeline=(FilterSpec(1, 0, (4,), "deflate"),),
         fill_value=bytes(element),
         conversions=(Conversion.of(element, 2),),

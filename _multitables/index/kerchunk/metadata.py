@@ -23,7 +23,7 @@ import numpy as np
 
 from _multitables import _core
 from _multitables.errors import FileOpenError, UnsupportedDatasetError
-from _multitables.index.chunk_index import U32, U64, SourceFile
+from _multitables.index.chunk_index import CHUNK, Records, SourceFile
 from _multitables.index.hdf5_metadata import Attribute
 from _multitables.index.kerchunk import references
 from _multitables.index.kerchunk.datatype_message import (
@@ -95,11 +95,8 @@ def open_references(
 class Table:
     """The stored chunks of an array."""
 
-    grid_index: U64
-    byte_offset: U64
-    stored_size: U64
-    #: 0: the chunk is in these bytes; else the number of its target, from 1 on.
-    source: U32
+    #: Their source is 0 of chunks in these bytes, else the number of the target, from 1 on.
+    chunks: Records
     inline: bytes
     urls: tuple[str, ...]
 
@@ -283,28 +280,30 @@ class ReferencesMetadata:
         del dataset["chunk_dims"]
         if table.inline:
             return {**dataset, "layout": "compact", "elements": table.inline}
-        place = int(table.byte_offset[0]) if len(table.byte_offset) else None
+        place = int(table.chunks["byte_offset"][0]) if len(table.chunks) else None
         return {**dataset, "layout": "contiguous", "byte_offset": place}
 
-    def chunks(self, offset: int) -> tuple[U64, U64, U64, U32]:
-        """The stored chunks of an array."""
+    def chunks(self, offset: int) -> Records:
+        """The stored chunks of an array, each with its source; see `others`."""
         table = self._table_at(offset)
-        masks = np.zeros(len(table.grid_index), np.uint32)
-        return table.grid_index, table.byte_offset, table.stored_size, masks
+        numbers = np.array(self._numbered(table)[1], np.uint32)
+        chunks = table.chunks.copy()
+        chunks["source"] = numbers[chunks["source"]]
+        return chunks
 
-    def targets(self, offset: int) -> tuple[tuple[SourceFile, ...], U32]:
-        """The files beside `own` in which chunks of an array lie, and the number of each chunk's.
+    def others(self, offset: int) -> tuple[SourceFile, ...]:
+        """The files beside `own` in which chunks of an array lie, from number 1 on.
 
         Number 0 is `own`, or the bytes in the references if there are any.
         """
-        table = self._table_at(offset)
+        return self._numbered(self._table_at(offset))[0]
+
+    def _numbered(self, table: Table) -> tuple[tuple[SourceFile, ...], list[int]]:
+        """Number the files of a table's targets."""
         files = self._targets.files(table.urls)
         numbers: dict[SourceFile | None, int] = {None if table.inline else self.own: 0}
         known = [0, *(numbers.setdefault(file, len(numbers)) for file in files)]
-        if len(numbers) == 1:
-            return (), np.zeros(0, np.uint32)
-        others = tuple(file for file in [*numbers][1:] if file)
-        return others, np.array(known, np.uint32)[table.source]
+        return tuple(file for file in [*numbers][1:] if file), known
 
     def _table_at(self, offset: int) -> Table:
         path = self._paths[offset]
@@ -348,18 +347,15 @@ class ReferencesMetadata:
         rows.sort(key=itemgetter(0))
         inline = b"".join(bytes_ for *_, bytes_ in rows if bytes_)
         try:
-            grid_index, byte_offset, stored_size = (
-                np.fromiter(map(itemgetter(column), rows), np.uint64, len(rows))
-                for column in range(3)
-            )
+            chunks = np.array([(*row[:3], 0, row[3]) for row in rows], CHUNK)
         except OverflowError:
             raise ReferencesError(f"a range of {path!r} is not one of a file") from None
-        if np.any(grid_index[1:] == grid_index[:-1]):
+        if np.any(chunks["grid_index"][1:] == chunks["grid_index"][:-1]):
             raise ReferencesError(f"{path!r} has a chunk twice")
-        sources = np.fromiter(map(itemgetter(3), rows), np.uint32, len(rows))
-        here = sources == 0
-        byte_offset[here] = np.cumsum(stored_size[here]) - stored_size[here]
-        return Table(grid_index, byte_offset, stored_size, sources, inline, tuple(numbers))
+        here = chunks["source"] == 0
+        inside = chunks["stored_size"][here]
+        chunks["byte_offset"][here] = np.cumsum(inside) - inside
+        return Table(chunks, inline, tuple(numbers))
 
 
 def _dims(dims: Any) -> tuple[int, ...]:

@@ -57,15 +57,9 @@ def _chunks(url: str, node: Node) -> Iterator[tuple[str, Any]]:
     if node.inline:
         encoded = f"base64:{base64.b64encode(node.inline).decode()}"
         yield f"{node.path}/{'.'.join('0' * len(node.grid)) or '0'}", encoded
-    if node.grid_index is None or node.byte_offset is None or node.stored_size is None:
-        return
-    places = np.unravel_index(node.grid_index.astype(np.int64), node.grid or (1,))
-    for place, offset, size in zip(
-        zip(*(axis.tolist() for axis in places), strict=True),
-        node.byte_offset.tolist(),
-        node.stored_size.tolist(),
-        strict=True,
-    ):
+    places = np.unravel_index(node.chunks["grid_index"].astype(np.int64), node.grid or (1,))
+    each = zip(*(axis.tolist() for axis in places), strict=True)
+    for place, (_, offset, size, *_) in zip(each, node.chunks.tolist(), strict=True):
         yield f"{node.path}/{'.'.join(map(str, place))}", [url, offset, size]
 
 
@@ -122,15 +116,14 @@ def _records(url: str, node: Node) -> Iterator[tuple[int, dict[str, Any]]]:
     n_chunks = math.prod(node.grid)
     if node.inline:
         yield 0, {"path": [None], "offset": [0], "size": [0], "raw": [node.inline]}
-    if node.grid_index is None or node.byte_offset is None or node.stored_size is None:
-        return
-    files = node.grid_index // np.uint64(RECORD_SIZE)
+    files = node.chunks["grid_index"] // np.uint64(RECORD_SIZE)
     for number in np.unique(files).tolist():
         begin, end = np.searchsorted(files, [number, number + 1])
         count = min(RECORD_SIZE, n_chunks - number * RECORD_SIZE)
-        rows = (node.grid_index[begin:end] - np.uint64(number * RECORD_SIZE)).astype(np.int64)
+        chunks = node.chunks[begin:end]
+        rows = (chunks["grid_index"] - np.uint64(number * RECORD_SIZE)).astype(np.int64)
         offset, size = np.zeros((2, count), np.int64)
-        offset[rows], size[rows] = node.byte_offset[begin:end], node.stored_size[begin:end]
+        offset[rows], size[rows] = chunks["byte_offset"], chunks["stored_size"]
         path = np.full(count, None, object)
         path[rows] = url
         yield number, {"path": path, "offset": offset, "size": size, "raw": [None] * count}

@@ -14,14 +14,14 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from _multitables import _core
 from _multitables.index import hdf5_errors
-from _multitables.index.chunk_index import U64, grid_of
+from _multitables.index.chunk_index import NO_CHUNKS, Records, chunks_of, grid_of
 from _multitables.index.element_type import ElementType, element_type, flat
 from _multitables.index.hdf5_metadata import Attribute, is_pytables
 from _multitables.index.kerchunk.datatype_message import texts
@@ -52,9 +52,7 @@ class Node:
     zarray: dict[str, Any] | None = None
     #: Chunks along each axis.
     grid: tuple[int, ...] = ()
-    grid_index: U64 | None = None
-    byte_offset: U64 | None = None
-    stored_size: U64 | None = None
+    chunks: Records = field(default_factory=lambda: NO_CHUNKS, repr=False)
     #: The only chunk, if its bytes lie among the file's metadata.
     inline: bytes = b""
 
@@ -157,15 +155,14 @@ def _array(
     dtype, dims = flat(element.dtype), dataset["dims"]
     layout, inner = dataset["layout"], dtype.shape
     chunk_dims = dataset["chunk_dims"] if layout == "chunked" else dims
-    table: tuple[Any, ...] = (*np.zeros((3, 0), np.uint64), np.zeros(0, np.uint32))
+    chunks = NO_CHUNKS
     n_bytes = math.prod(dims) * dataset["element_bytes"]
     if layout == "chunked":
-        table = metadata.chunks(offset)
+        chunks = metadata.chunks(offset)
     elif layout == "contiguous" and dataset["byte_offset"] is not None and n_bytes:
-        place = (0, dataset["byte_offset"], n_bytes)
-        table = (*np.array(place, np.uint64).reshape(3, 1), np.zeros(1, np.uint32))
-    grid_index, byte_offset, stored_size, masks = table
-    codecs = filters_to_zarr(dataset["filters"], masks) if layout == "chunked" else []
+        chunks = chunks_of([0], dataset["byte_offset"], n_bytes)
+    is_chunked, masks = layout == "chunked", chunks["filter_mask"]
+    codecs = filters_to_zarr(dataset["filters"], masks) if is_chunked else []
     chunk_dims = tuple(max(1, dim) for dim in chunk_dims)
     zarray = {
         "zarr_format": 2,
@@ -184,9 +181,7 @@ def _array(
         {**node.zattrs, DIMENSIONS: names},
         zarray,
         (*grid_of(dims, chunk_dims), *(1 for _ in inner)),
-        grid_index,
-        byte_offset,
-        stored_size,
+        chunks,
         dataset["elements"][:n_bytes] if layout == "compact" else b"",
     )
 

@@ -44,7 +44,7 @@ import numpy.typing as npt
 
 from _multitables import _core
 from _multitables._core import Descriptor
-from _multitables.index.chunk_index import U64, Fingerprint
+from _multitables.index.chunk_index import CHUNK, U64, Fingerprint, Records, chunks_of
 from _multitables.index.saved.owners import folder_for, opened_index
 
 I64 = npt.NDArray[np.int64]
@@ -57,12 +57,7 @@ MAX_RATIO, FREE_BYTES = 64, 1 << 20
 CHECKED_FROM = 16  # of the head
 #: No creation order, no address; no value: the file itself must be asked.
 NO_NUMBER, NO_VALUE = 2**64 - 1, 2**32 - 1
-CHUNK_COLUMNS: tuple[np.dtype[Any], ...] = (
-    np.dtype("<u8"),
-    np.dtype("<u8"),
-    np.dtype("<u8"),
-    np.dtype("<u4"),
-)
+CHUNK_COLUMNS = {name: CHUNK[name] for name in (CHUNK.names or ())[:4]}
 
 KINDS = ("group", "dataset", "datatype", "other")
 LINK_KINDS = ("hard", "soft", "external", "user_defined")
@@ -179,12 +174,12 @@ class IndexWriter:
         self._links += sorted(links, key=lambda link: link.name)
         return first, len(links)
 
-    def chunks(self, table: tuple[npt.NDArray[Any], ...]) -> tuple[int, int, int]:
+    def chunks(self, chunks: Records) -> tuple[int, int, int]:
         """Write a chunk table; the object's `first`, `second` and `checksum`."""
-        columns = zip(table, CHUNK_COLUMNS, strict=True)
-        stored = b"".join(np.asarray(column, kind).tobytes() for column, kind in columns)
+        columns = CHUNK_COLUMNS.items()
+        stored = b"".join(np.asarray(chunks[name], kind).tobytes() for name, kind in columns)
         first, _, checksum = self.part(stored)
-        return first, len(table[0]), checksum
+        return first, len(chunks), checksum
 
     def part(self, stored: bytes) -> tuple[int, int, int]:
         """Write elements; the object's `first`, `second` and `checksum`."""
@@ -329,10 +324,10 @@ class SavedIndex:
     def _name_begin(self, link: int) -> int:
         return int(self.link_end[link - 1]) if link else 0
 
-    def chunks(self, rows: I64) -> tuple[npt.NDArray[Any], ...]:
+    def chunks(self, rows: I64) -> Records:
         """The chunk tables of datasets, one behind the other."""
-        columns = self._parts(rows, [kind.itemsize for kind in CHUNK_COLUMNS])
-        return tuple(map(np.ndarray.view, columns, CHUNK_COLUMNS))
+        columns = self._parts(rows, [kind.itemsize for kind in CHUNK_COLUMNS.values()])
+        return chunks_of(*map(np.ndarray.view, columns, CHUNK_COLUMNS.values()))
 
     def elements(self, rows: I64) -> list[bytes]:
         """The elements of compact datasets."""

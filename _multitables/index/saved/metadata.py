@@ -22,7 +22,7 @@ import numpy.typing as npt
 
 from _multitables import _core
 from _multitables.errors import SavedIndexWarning
-from _multitables.index.chunk_index import U64, Fingerprint, grid_of
+from _multitables.index.chunk_index import U64, Fingerprint, Records, grid_of
 from _multitables.index.hdf5_metadata import Attribute
 from _multitables.index.saved import format as saved_format
 from _multitables.index.saved import survey
@@ -146,7 +146,7 @@ class SavedMetadata:
         saved = None if row is None else self._saved(lambda: self._dataset(row))
         return self.file.dataset(offset) if saved is None else saved
 
-    def chunks(self, offset: int) -> tuple[U64, U64, U64, npt.NDArray[np.uint32]]:
+    def chunks(self, offset: int) -> Records:
         """The stored chunks of a dataset."""
         row = self._row(offset, "dataset")
         saved = None if row is None else self._saved(lambda: self._chunks(row))
@@ -305,7 +305,7 @@ class SavedMetadata:
         if dataset["layout"] != "chunked":
             return None  # the file says so
         table = self._index.chunks(np.array([row]))
-        grid_index = table[0]
+        grid_index = table["grid_index"]
         n_chunks = math.prod(grid_of(dataset["dims"], dataset["chunk_dims"]))
         in_order = len(grid_index) < 2 or bool(np.all(grid_index[1:] > grid_index[:-1]))
         if len(grid_index) and not (in_order and int(grid_index[-1]) < n_chunks):

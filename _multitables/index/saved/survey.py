@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from _multitables import _core
-from _multitables.index.chunk_index import U64
+from _multitables.index.chunk_index import CHUNK, U64, chunks_of
 from _multitables.index.saved.format import (
     DATASET,
     I64,
@@ -117,11 +117,9 @@ def told(index: SavedIndex, rows: I64, with_scales: bool) -> dict[str, Any]:
     is_inline = is_compact & has_one
     inline_bytes = n_bytes[is_inline]
     first[is_inline] = np.cumsum(inline_bytes) - inline_bytes
-    of_one: list[npt.NDArray[Any]] = [np.zeros_like(n_bytes), first, n_bytes]
-    of_one.append(np.zeros(len(rows), np.uint32))
-    chunks = tuple(np.empty(len(of_table), column.dtype) for column in of_one)
-    for column, table, one in zip(chunks, tables, of_one, strict=True):
-        column[of_table], column[~of_table] = table, one[has_one]
+    chunks = np.empty(len(of_table), CHUNK)
+    chunks[of_table] = tables
+    chunks[~of_table] = chunks_of(np.zeros_like(n_bytes), first, n_bytes)[has_one]
     elements = zip(index.elements(rows[is_inline]), inline_bytes.tolist(), strict=True)
     return {
         "kinds": kinds,

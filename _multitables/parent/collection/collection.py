@@ -255,8 +255,8 @@ class Collection:
         readers = self._pool.take(wanted.n_procs)
         try:
             service = Service(opened.filename, reader_options, None, readers)
-            encoded = opened.table.encoded
-            core = made(lambda: _core.Table(service.queue, encoded), len(encoded))
+            table = opened.table.core
+            core = made(lambda: _core.SharedTable(service.queue, table), table.n_bytes)
             reader = ItemReader(
                 service,
                 self._spec.file,

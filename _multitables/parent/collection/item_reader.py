@@ -98,7 +98,7 @@ class ItemReader:
         service: Service,
         file: KeptSource,
         opened: OpenedItems,
-        core: _core.Table,
+        core: _core.SharedTable,
         *,
         skip_damaged: bool,
         kept_bytes: int,

@@ -181,7 +181,7 @@ class OpenedItems:
     def first_bytes(self) -> list[tuple[int, int]]:
         """Where the first bytes of each item lie: file and offset."""
         survey, far = self.survey, 1 << 63
-        chunks = np.append(survey.chunks[1], np.uint64(far)).astype(np.uint64)
+        chunks = np.append(survey.chunks["byte_offset"], np.uint64(far)).astype(np.uint64)
         found = []
         for item in range(len(self.items)):
             numbers = np.array(self.items.numbers(item))

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from _multitables.errors import UnsupportedDatasetError
-from _multitables.index.chunk_index import grid_of
+from _multitables.index.chunk_index import Records, grid_of
 from _multitables.index.open_files import Place
 from _multitables.parent.open.handle import asked
 from _multitables.parent.open.read_only import writes
@@ -83,13 +83,13 @@ class DatasetId:
         UnsupportedDatasetError
             The dataset has no chunks.
         """
-        return len(self._chunks()[0])
+        return len(self._chunks())
 
     def get_chunk_info(self, index: int) -> StoreInfo:
         """Return where a chunk is stored, by its number among the stored ones."""
         table = self._chunks()
-        if not 0 <= index < len(table[0]):
-            raise ValueError(f"chunk index out of range (expected < {len(table[0])}, got {index})")
+        if not 0 <= index < len(table):
+            raise ValueError(f"chunk index out of range (expected < {len(table)}, got {index})")
         return self._info(table, index)
 
     def get_chunk_info_by_coord(self, offset: Sequence[int]) -> StoreInfo:
@@ -103,7 +103,7 @@ class DatasetId:
     def chunk_iter(self, func: Callable[[StoreInfo], Any]) -> Any:
         """Call a function with each chunk, until it returns something; return that."""
         table = self._chunks()
-        answers = (func(self._info(table, index)) for index in range(len(table[0])))
+        answers = (func(self._info(table, index)) for index in range(len(table)))
         return next((answer for answer in answers if answer is not None), None)
 
     def get_offset(self) -> int | None:
@@ -115,7 +115,7 @@ class DatasetId:
         """Return how many bytes are stored."""
         stored = self._stored
         if stored["layout"] == "chunked":
-            return int(self._chunks()[2].sum())
+            return int(self._chunks()["stored_size"].sum())
         if stored["layout"] == "contiguous" and stored.get("byte_offset") is not None:
             return int(np.prod(stored["dims"], dtype=np.uint64)) * int(stored["element_bytes"])
         return len(stored.get("elements") or b"")
@@ -161,7 +161,7 @@ class DatasetId:
         view[:] = data
         return found.filter_mask, view
 
-    def _chunks(self) -> tuple[Any, ...]:
+    def _chunks(self) -> Records:
         place = self._place
         if self._stored["layout"] != "chunked":
             raise self._refused("not in chunks")
@@ -176,8 +176,8 @@ class DatasetId:
     def _grid(self) -> tuple[int, ...]:
         return grid_of(self._stored["dims"], self._stored["chunk_dims"])
 
-    def _info(self, table: tuple[Any, ...], index: int) -> StoreInfo:
-        numbers, byte_offset, size, mask = (int(column[index]) for column in table)
+    def _info(self, table: Records, index: int) -> StoreInfo:
+        numbers, byte_offset, size, mask, _ = table[index].tolist()
         at = np.unravel_index(numbers, self._grid())
         place = tuple(
             int(number) * extent
@@ -185,7 +185,7 @@ class DatasetId:
         )
         return StoreInfo(place, mask, byte_offset, size)
 
-    def _number(self, table: tuple[Any, ...], offset: Sequence[int]) -> int | None:
+    def _number(self, table: Records, offset: Sequence[int]) -> int | None:
         """Return which of the stored chunks has an element; None: it is not stored."""
         grid, extents = self._grid(), self._stored["chunk_dims"]
         if len(offset) != len(extents):
@@ -194,5 +194,6 @@ class DatasetId:
         if not all(0 <= number < count for number, count in zip(at, grid, strict=True)):
             return None
         wanted = int(np.ravel_multi_index(at, grid))
-        found = int(np.searchsorted(table[0], np.uint64(wanted)))
-        return found if found < len(table[0]) and int(table[0][found]) == wanted else None
+        numbers = table["grid_index"]
+        found = int(np.searchsorted(numbers, np.uint64(wanted)))
+        return found if found < len(table) and int(numbers[found]) == wanted else None

@@ -19,19 +19,20 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from _multitables import _core
+from _multitables import _core, sizes
 from _multitables.elements.values import decode
 from _multitables.errors import MissingFieldError, UnsupportedDatasetError
+from _multitables.index import hdf5_errors
 from _multitables.index.chunk_index import ChunkIndex, changed
-from _multitables.index.element_type import FieldType, flat
+from _multitables.index.element_type import FieldType, flat, stored_type
 from _multitables.index.hdf5_file import Source
 from _multitables.index.numpy_type import Datatype, Unsupported, numpy_dtype
-from _multitables.index.open_files import Place
+from _multitables.index.open_files import UNKNOWN, Place
 from _multitables.parent.open.kept import kept
 from _multitables.parent.open.results import new_array
 from _multitables.plan.dataset_table import DatasetTable, lookup_table
 from _multitables.select.h5py_grammar import Names
-from _multitables.wire.plan_bytes import encode_datasets
+from _multitables.wire.plan_bytes import made_table
 
 if TYPE_CHECKING:
     from _multitables.parent.open.library import Library
@@ -61,7 +62,9 @@ class Shared(Protocol):
 class Part:
     """A dataset, or one column of it."""
 
-    index: ChunkIndex
+    #: As it is delivered, of one element, and the axes that elements add to the dataset's.
+    dtype: np.dtype[Any]
+    inner: tuple[int, ...]
     #: Why a library reads it, or "".
     reason: str
     core: _core.LocalDataset | None
@@ -105,22 +108,23 @@ class Contents:
         dims: tuple[int, ...],
         kind: ElementKind,
     ) -> None:
-        self._reader, self._place = shared.reader, place
+        self._reader, self._source, self._place = shared.reader, shared.source, place
         self._dims, self._type = dims, kind
         self._datatype, self._dtype = kind.readable
-        self._index = shared.source.index_at(place, as_stored=True)
-        direct = _direct(self._index, dims, kind, None)
-        self._is_direct = direct is not None and direct.dtype == flat(self._dtype).base
-        index = direct if direct is not None and self._is_direct else self._index
-        whole = self._made(index)
+        self._stored: ChunkIndex | None = None
+        delivered = _delivered(kind, None)
+        base = flat(self._dtype).base
+        self._is_direct = delivered is not None and delivered.element.dtype.base == base
+        whole = self._made("")
         self._parts = {"": whole}
         self._reason = whole.reason
-        self._like = index.dtype, dims + index.shape[len(index.dims) :]
+        self._like = whole.dtype, dims + whole.inner
         #: What reads whole rows, with their number, shape and dtype. None: they are decoded after
         #: it, or a library reads them.
         self.rows: tuple[_core.LocalDataset, int, tuple[int, ...], np.dtype[Any]] | None = None
-        if whole.core is not None and self._is_direct and dims and 0 not in index.shape:
-            self.rows = whole.core, dims[0], index.shape[1:], index.dtype
+        shape = dims + whole.inner
+        if whole.core is not None and self._is_direct and dims and 0 not in shape:
+            self.rows = whole.core, dims[0], shape[1:], whole.dtype
 
     @kept
     def _info(self) -> DatasetInfo:
@@ -241,7 +245,7 @@ class Contents:
         chunk = None
         if part.core is not None and record.chunk is not None:
             chunk = part.core.chunk(record.chunk)
-        place = place_of_request(_table(part.index).of_chunk(record.chunk), chunk)
+        place = place_of_request(_table(self._index("")).of_chunk(record.chunk), chunk)
         return error_report.task_error(place, record)
 
     # ---- fields
@@ -300,7 +304,7 @@ class Contents:
     def _by_library(self, library: Library, steps: tuple[Step, ...], names: Names) -> Array:
         flat_dtype = flat(self._dtype)
         info = self._described(flat_dtype.base, self._dims + flat_dtype.shape)
-        index = replace(self._parts[""].index, dtype=info.dtype, shape=info.shape)
+        index = replace(self._index(""), dtype=info.dtype, shape=info.shape)
         if self._dtype.hasobject:
             return self._objects(library, index, steps)
         if isinstance(names, str):
@@ -343,15 +347,45 @@ class Contents:
     def _part(self, field: str) -> Part:
         part = self._parts.get(field)
         if part is None:  # two threads may make it: a lock could be held for ever after a fork
-            index = _direct(self._index, self._dims, self._type, field)
-            part = self._parts.setdefault(field, self._made(index or self._index))
+            part = self._parts.setdefault(field, self._made(field))
         return part
 
-    def _made(self, index: ChunkIndex) -> Part:
-        table = _table(index)
+    def _made(self, field: str) -> Part:
+        """Make what reads a field, from the file's own words where it is stored plainly."""
+        delivered = _delivered(self._type, field or None) if self._is_direct else None
+        if delivered is None:
+            delivered = stored_type(self._datatype["size"])
+        element = delivered.element.dtype
+        dtype, inner = element.base, delivered.leading_dims + element.shape
+        core = _plain_table(self._place, delivered)
+        if core is not None:
+            return Part(dtype, inner, "", self._reader.dataset(core))
+        table = _table(self._index(field))
         (dataset,) = table.datasets
-        core = None if dataset.reason else self._reader.dataset(encode_datasets(table))
-        return Part(index, dataset.reason, core)
+        read = None if dataset.reason else self._reader.dataset(made_table(table))
+        return Part(dtype, inner, dataset.reason, read)
+
+    def _index(self, field: str) -> ChunkIndex:
+        """Return the index of a field, for a library, for errors, and of what is not plain."""
+        if self._stored is None:
+            self._stored = self._source.index_at(self._place, as_stored=True)
+        delivered = _delivered(self._type, field or None) if self._is_direct else None
+        return self._stored if delivered is None else _direct(self._stored, self._dims, delivered)
+
+
+def _plain_table(place: Place, delivered: FieldType) -> _core.Table | None:
+    """Make the table of a dataset, or of a field, whose bytes lie in its file alone.
+
+    None: they do not, or the core does not decode it, or it is damaged; its index says which.
+    """
+    file, metadata = place.file, place.file.metadata
+    if place.offset == UNKNOWN or not isinstance(metadata, _core.MetadataFile):
+        return None
+    piece = sizes.REMOTE_TASK_BYTES if file.fingerprint.access else sizes.PIECE_BYTES
+    try:
+        return metadata.table(place.offset, file.source, delivered.for_table, piece)
+    except hdf5_errors.FROM_CORE:
+        return None
 
 
 def _table(index: ChunkIndex) -> DatasetTable:
@@ -366,17 +400,18 @@ def _with_fields(array: Array, dtype: np.dtype[Any]) -> Array:
     return made
 
 
-def _direct(
-    index: ChunkIndex, dims: tuple[int, ...], kind: ElementKind, field: str | None
-) -> ChunkIndex | None:
-    """Return the index of elements, or of a field, as h5py gives them, if they are stored so."""
+def _delivered(kind: ElementKind, field: str | None) -> FieldType | None:
+    """Return what is delivered of elements, if the core makes it as h5py gives it."""
     try:
         part = kind.part(field)
     except Unsupported:
         return None
+    return part if part.element.direct else None
+
+
+def _direct(index: ChunkIndex, dims: tuple[int, ...], part: FieldType) -> ChunkIndex:
+    """Return the index of elements, or of a field, as h5py gives them."""
     element = part.element
-    if not element.direct:
-        return None
     return changed(
         index,
         dtype=element.dtype.base,

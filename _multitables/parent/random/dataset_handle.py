@@ -77,9 +77,9 @@ class Catalogues:
         (dataset,) = table.datasets
         part = Part(index, table, None)
         if not dataset.reason:
-            encoded = plan_bytes.encode_datasets(table)
+            core = plan_bytes.made_table(table)
             part.core = self.native[field] = made(
-                lambda: queue.dataset(encoded, index.dtype, list(index.row_shape)), len(encoded)
+                lambda: queue.dataset(core, index.dtype, list(index.row_shape)), core.n_bytes
             )
         self._parts[field] = part
         return part

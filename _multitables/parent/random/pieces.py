@@ -35,7 +35,7 @@ class SharedTable:
 
     survey: Survey
     table: SurveyTable
-    core: _core.Table
+    core: _core.SharedTable
     direct: bool
 
 

@@ -18,7 +18,7 @@ from _multitables.index import hdf5_errors
 from _multitables.index.chunk_index import ChunkIndex
 from _multitables.machine import available_cores
 from _multitables.plan.dataset_table import lookup_table
-from _multitables.wire.plan_bytes import encode_datasets
+from _multitables.wire.plan_bytes import made_table
 
 
 def local_reader(n_threads: int, cache_bytes: int) -> _core.LocalReader:
@@ -59,7 +59,7 @@ class LocalRows:
                 path=index.path,
                 filename=index.filename,
             )
-        self._core = reader.dataset(encode_datasets(self._table)) if index.n_rows else None
+        self._core = reader.dataset(made_table(self._table)) if index.n_rows else None
 
     def read(self, begin: int, end: int) -> npt.NDArray[Any]:
         """Return some rows.

@@ -134,10 +134,10 @@ def place_in_library(
     row_begin, row_end = rows or (0, index.shape[0] if index.shape else 0)
     chunk: tuple[int, int | None, int] | None = None
     if number is not None and index.chunk_dims is not None:
-        at = int(index.grid_index.searchsorted(number))
+        found = index.chunk(number)
         chunk = number, None, 0
-        if at < len(index.grid_index) and index.grid_index[at] == number:
-            chunk = number, int(index.byte_offset[at]), int(index.stored_size[at])
+        if found is not None:
+            chunk = number, int(found["byte_offset"]), int(found["stored_size"])
     place = _place(index, index.chunk_dims or (), row_begin, row_end, chunk)
     return replace(place, of_request=of_request)
 

@@ -10,6 +10,7 @@ use super::array_elements::OnElement;
 use super::blocks::Blocks;
 use super::btree_v1::{self, Kind};
 use super::btree_v2::BTreeV2;
+use super::chunk::Chunk;
 use super::cursor::{Cursor, UNDEFINED};
 use super::error::{Result, corrupt, unknown};
 use super::grid::{Axis, Place, axes};
@@ -49,17 +50,7 @@ pub enum ChunkIndexKind {
     BTreeV2,
 }
 
-/// Every stored chunk, by number in the grid.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ChunkTable {
-    pub grid_index: Vec<u64>,
-    /// Absolute in the file.
-    pub byte_offset: Vec<u64>,
-    pub stored_size: Vec<u64>,
-    pub filter_mask: Vec<u32>,
-}
-
-/// The chunks of a dataset of these dims. `has_filters` says whether there is a filter pipeline.
+/// Every stored chunk of a dataset of these dims, by number in the grid. `has_filters` says whether there is a filter pipeline.
 pub fn chunk_table(
     blocks: &Blocks,
     layout: &ChunkedLayout,
@@ -67,7 +58,7 @@ pub fn chunk_table(
     max_dims: &[u64],
     element_bytes: u64,
     has_filters: bool,
-) -> Result<ChunkTable> {
+) -> Result<Vec<Chunk>> {
     let address = blocks.address(layout.address);
     let (rank, chunk_dims) = (dims.len(), &layout.chunk_dims);
     if rank == 0 || chunk_dims.len() != rank || max_dims.len() != rank || chunk_dims.contains(&0) {
@@ -86,7 +77,7 @@ pub fn chunk_table(
         return unknown(address, "a grid of more than 2^63 chunks");
     };
     if dims.contains(&0) || layout.address == UNDEFINED {
-        return Ok(ChunkTable::default());
+        return Ok(Vec::new());
     }
     let index = Index {
         blocks,
@@ -99,7 +90,7 @@ pub fn chunk_table(
     let mut chunks = Chunks {
         blocks,
         dims,
-        table: ChunkTable::default(),
+        table: Vec::new(),
         has_plain_edges: has_filters && layout.unfiltered_edges,
         is_in_order: true,
     };
@@ -118,7 +109,7 @@ pub fn chunk_table(
 struct Chunks<'a> {
     blocks: &'a Blocks,
     dims: &'a [u64],
-    table: ChunkTable,
+    table: Vec<Chunk>,
     has_plain_edges: bool,
     is_in_order: bool,
 }
@@ -133,41 +124,29 @@ impl Chunks<'_> {
             let expected = format!("a chunk that begins within the dims {:?}", self.dims);
             return corrupt(address, expected, "one outside");
         }
-        let table = &mut self.table;
-        self.is_in_order &= table
-            .grid_index
-            .last()
-            .is_none_or(|last| *last < place.grid_index);
-        table.grid_index.push(place.grid_index);
-        table.byte_offset.push(self.blocks.address(offset));
-        table.stored_size.push(size);
+        let last = self.table.last();
+        self.is_in_order &= last.is_none_or(|last| last.grid_index < place.grid_index);
         let is_plain = place.is_cut && self.has_plain_edges;
-        table
-            .filter_mask
-            .push(if is_plain { NO_FILTERS } else { mask });
+        self.table.push(Chunk {
+            filter_mask: if is_plain { NO_FILTERS } else { mask },
+            ..Chunk::plain(place.grid_index, self.blocks.address(offset), size)
+        });
         Ok(())
     }
 
-    fn in_order(self, address: u64) -> Result<ChunkTable> {
-        let table = self.table;
+    fn in_order(self, address: u64) -> Result<Vec<Chunk>> {
+        let mut table = self.table;
         if self.is_in_order {
             return Ok(table);
         }
-        let mut order: Vec<usize> = (0..table.grid_index.len()).collect();
-        order.sort_unstable_by_key(|row| table.grid_index[*row]);
-        let sorted = ChunkTable {
-            grid_index: order.iter().map(|row| table.grid_index[*row]).collect(),
-            byte_offset: order.iter().map(|row| table.byte_offset[*row]).collect(),
-            stored_size: order.iter().map(|row| table.stored_size[*row]).collect(),
-            filter_mask: order.iter().map(|row| table.filter_mask[*row]).collect(),
-        };
-        let twice = sorted.grid_index.windows(2).find(|pair| pair[0] == pair[1]);
-        match twice {
+        table.sort_unstable_by_key(|chunk| chunk.grid_index);
+        let mut pairs = table.windows(2);
+        match pairs.find(|pair| pair[0].grid_index == pair[1].grid_index) {
             Some(pair) => {
-                let got = format!("chunk {} of the grid twice", pair[0]);
+                let got = format!("chunk {} of the grid twice", pair[0].grid_index);
                 corrupt(address, "an index of chunks that names each once", got)
             }
-            None => Ok(sorted),
+            None => Ok(table),
         }
     }
 }
@@ -394,7 +373,7 @@ mod tests {
     }
 
     /// Of a dataset of 10 elements in chunks of 4.
-    fn table(chunks: &[(u32, u64, u64)]) -> Result<ChunkTable> {
+    fn table(chunks: &[(u32, u64, u64)]) -> Result<Vec<Chunk>> {
         let layout = layout(ChunkIndexKind::BTreeV1, &[4]);
         chunk_table(
             &blocks(leaf(chunks).0),
@@ -415,12 +394,11 @@ mod tests {
             (6, 12, UNDEFINED),
         ])
         .unwrap();
-        let expected = ChunkTable {
-            grid_index: vec![0, 2],
-            byte_offset: vec![100, 300],
-            stored_size: vec![8, 9],
-            filter_mask: vec![7, NO_FILTERS],
+        let chunk = |grid_index, byte_offset, stored_size, filter_mask| Chunk {
+            filter_mask,
+            ..Chunk::plain(grid_index, byte_offset, stored_size)
         };
+        let expected = [chunk(0, 100, 8, 7), chunk(2, 300, 9, NO_FILTERS)];
         assert_eq!(got, expected);
     }
 
@@ -456,14 +434,17 @@ mod tests {
             )
         };
         let got = read(10, [3, 2]).unwrap();
-        assert_eq!(got.grid_index, [0, 1, 2, 3]);
-        assert_eq!(got.byte_offset, [0, 2, 6, 8]);
+        let expected = [(0, 0), (1, 2), (2, 6), (3, 8)];
+        assert_eq!(
+            got,
+            expected.map(|(at, offset)| Chunk::plain(at, offset, 2))
+        );
         let error = read(9, [3, 2]).unwrap_err().to_string();
         assert_eq!(
             error,
             "expected 4 chunks of 2 bytes in the file at byte 0, got 9 bytes"
         );
-        assert_eq!(read(0, [0, 2]).unwrap(), ChunkTable::default());
+        assert!(read(0, [0, 2]).unwrap().is_empty());
     }
 
     #[test]
@@ -472,10 +453,10 @@ mod tests {
         let read = |dims: &[u64]| {
             let table = chunk_table(&blocks(vec![]), &single, dims, dims, 1, false);
             table
-                .map(|table| table.grid_index)
+                .map(|table| table.len())
                 .map_err(|error| error.to_string())
         };
-        assert_eq!(read(&[3]).unwrap(), [0]);
+        assert_eq!(read(&[3]), Ok(1));
         assert!(read(&[5]).unwrap_err().contains("got 2 along an axis"));
         assert!(
             read(&[1, 1])

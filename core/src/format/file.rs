@@ -11,7 +11,8 @@ use super::btree_v1::{self, Kind};
 use super::btree_v2::BTreeV2;
 use super::cache_image;
 use super::checksum::lookup3;
-use super::chunks::{ChunkTable, chunk_table};
+use super::chunk::Chunk;
+use super::chunks::chunk_table;
 use super::cursor::{Block, Cursor, UNDEFINED};
 use super::dataspace::{Dataspace, dataspace};
 use super::datatype::datatype;
@@ -401,7 +402,7 @@ impl File {
     }
 
     /// The stored chunks of a dataset.
-    pub fn chunks(&self, dataset: &Dataset) -> Result<ChunkTable> {
+    pub fn chunks(&self, dataset: &Dataset) -> Result<Vec<Chunk>> {
         let Layout::Chunked(chunked) = &dataset.layout else {
             return unknown(0, "a dataset without chunks");
         };

@@ -17,6 +17,7 @@ pub mod btree_v1;
 pub mod btree_v2;
 pub mod cache_image;
 pub mod checksum;
+pub mod chunk;
 pub mod chunks;
 pub mod cursor;
 pub mod dataspace;

@@ -7,7 +7,7 @@
 //! 3. Threads share the objects; results are in the order of the objects.
 //! 4. Compact elements are copied behind one another; their one chunk begins there.
 
-use super::chunks::ChunkTable;
+use super::chunk::Chunk;
 use super::cursor::UNDEFINED;
 use super::datatype::{Datatype, Kind as TypeKind, datatype};
 use super::error::{Result, unknown};
@@ -81,7 +81,7 @@ pub struct Survey {
     /// Of the datasets, one behind the other. Those without chunks have dims of chunks, too: zeros.
     pub dims: Vec<u64>,
     pub chunk_dims: Vec<u64>,
-    pub chunks: ChunkTable,
+    pub chunks: Vec<Chunk>,
     pub inline: Vec<u8>,
     pub scales: Vec<Scale>,
     pub attributes: Vec<Attribute>,
@@ -94,7 +94,7 @@ struct Found {
     kind: Option<Kind>,
     dims: Vec<u64>,
     chunk_dims: Vec<u64>,
-    chunks: ChunkTable,
+    chunks: Vec<Chunk>,
     inline: Vec<u8>,
     scales: Vec<Scale>,
     attributes: Vec<Attribute>,
@@ -210,7 +210,7 @@ impl File {
             kind: None,
             dims: dataset.dataspace.dims.clone(),
             chunk_dims: vec![0; rank],
-            chunks: ChunkTable::default(),
+            chunks: Vec::new(),
             inline: Vec::new(),
             scales: Vec::new(),
             attributes: Vec::new(),
@@ -265,12 +265,7 @@ impl File {
         let Some(n_bytes) = n_bytes.filter(|&n| n <= MAX_BYTES) else {
             return unknown(0, "a dataset of more than 2^62 bytes");
         };
-        let one = |byte_offset, stored_size| ChunkTable {
-            grid_index: vec![0],
-            byte_offset: vec![byte_offset],
-            stored_size: vec![stored_size],
-            filter_mask: vec![0],
-        };
+        let one = |byte_offset, size| vec![Chunk::plain(0, byte_offset, size)];
         match &dataset.layout {
             Layout::Chunked(chunked) => {
                 let extents = chunked.chunk_dims.iter().copied();
@@ -362,18 +357,14 @@ impl Survey {
         });
         self.kind.push(kind);
         self.ranks.push(found.dims.len() as u32);
-        self.n_chunks.push(found.chunks.grid_index.len() as u64);
+        self.n_chunks.push(found.chunks.len() as u64);
         self.dims.extend(&found.dims);
         self.chunk_dims.extend(&found.chunk_dims);
         if !found.inline.is_empty() {
-            found.chunks.byte_offset[0] = self.inline.len() as u64;
+            found.chunks[0].byte_offset = self.inline.len() as u64;
             self.inline.extend(&found.inline);
         }
-        let (all, chunks) = (&mut self.chunks, &found.chunks);
-        all.grid_index.extend(&chunks.grid_index);
-        all.byte_offset.extend(&chunks.byte_offset);
-        all.stored_size.extend(&chunks.stored_size);
-        all.filter_mask.extend(&chunks.filter_mask);
+        self.chunks.append(&mut found.chunks);
         self.scales.append(&mut found.scales);
         self.attributes.append(&mut found.attributes);
     }

@@ -81,9 +81,13 @@ impl LocalReader {
         }))
     }
 
-    /// Know a dataset by the bytes of its table.
-    pub fn dataset(self: &Arc<LocalReader>, table: &[u8]) -> Result<LocalDataset, &'static str> {
-        let table = DatasetTable::over(Memory::copied(table), 0, table.len())?;
+    /// Know the first dataset of a table, which is in the first bytes of some memory.
+    pub fn dataset(
+        self: &Arc<LocalReader>,
+        table: Memory,
+        n_bytes: usize,
+    ) -> Result<LocalDataset, &'static str> {
+        let table = DatasetTable::over(table, 0, n_bytes)?;
         if table.datasets.iter().any(|dataset| dataset.by_library) {
             return Err("a library reads this dataset");
         }

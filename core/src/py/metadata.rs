@@ -6,9 +6,11 @@
 
 use super::selections::{MappingArrays, mapping_arrays, selection};
 use super::store::waited;
+use super::table::{Delivered, Source as TableSource, Table, table_of_one};
 use crate::fetch::local_file::{LocalFile, ReadLock};
 use crate::fetch::remote::metadata::RemoteMetadata;
 use crate::fetch::remote::object::{Caches, Object};
+use crate::format::chunk::Chunk;
 use crate::format::cursor::UNDEFINED;
 use crate::format::dataspace::Dataspace;
 use crate::format::file::{File, Found, ObjectKind};
@@ -311,29 +313,30 @@ impl MetadataFile {
         Ok(dict)
     }
 
-    /// The stored chunks of a dataset, by number in the grid: arrays of grid_index, byte_offset
-    /// (absolute), stored_size and filter_mask.
-    #[allow(clippy::type_complexity)] // four arrays
-    fn chunks<'py>(
+    /// The table of a dataset whose elements lie in this file and are decoded by the core, by what its
+    /// source is and what of each element is delivered. None: it is another one.
+    fn table(
         &self,
-        py: Python<'py>,
+        py: Python<'_>,
         offset: u64,
-    ) -> PyResult<(
-        Bound<'py, PyArray1<u64>>,
-        Bound<'py, PyArray1<u64>>,
-        Bound<'py, PyArray1<u64>>,
-        Bound<'py, PyArray1<u32>>,
-    )> {
+        source: TableSource,
+        delivered: Delivered,
+        piece_bytes: u64,
+    ) -> PyResult<Option<Table>> {
+        waited(py, || {
+            let dataset = self.file.dataset(&self.file.object(offset)?)?;
+            table_of_one(&self.file, &dataset, &source, delivered, piece_bytes)
+        })?
+        .map_err(PyErr::from)
+    }
+
+    /// The stored chunks of a dataset, by number in the grid.
+    fn chunks<'py>(&self, py: Python<'py>, offset: u64) -> PyResult<Bound<'py, PyArray1<Chunk>>> {
         let table = waited(py, || {
             self.file
                 .chunks(&self.file.dataset(&self.file.object(offset)?)?)
         })??;
-        Ok((
-            PyArray1::from_vec(py, table.grid_index),
-            PyArray1::from_vec(py, table.byte_offset),
-            PyArray1::from_vec(py, table.stored_size),
-            PyArray1::from_vec(py, table.filter_mask),
-        ))
+        Ok(PyArray1::from_vec(py, table))
     }
 
     /// What a virtual dataset shows, as arrays: the sources (file, dataset), the number of each mapping's, and the selections

@@ -6,6 +6,7 @@
 
 mod arrays;
 pub mod child;
+mod chunks;
 pub mod codec_limit;
 pub mod convert;
 pub mod datatype;
@@ -25,4 +26,5 @@ pub mod saved_parts;
 mod selections;
 pub mod store;
 pub mod survey;
+pub mod table;
 mod words;

@@ -4,9 +4,9 @@
 //! 1. What Python may call is named here, and nowhere else. What it then does stands in the file of its noun.
 
 use super::{
-    child, codec_limit, convert, datatype, descriptor, format_error, machine, metadata,
+    child, chunks, codec_limit, convert, datatype, descriptor, format_error, machine, metadata,
     order as orders, pieces, read, reader, request_handle, requests, ring, saved_parts, store,
-    survey,
+    survey, table,
 };
 use crate::engine::counters::{self, COUNTERS};
 use crate::engine::heap_read;
@@ -75,7 +75,9 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<requests::Stages>()?;
     module.add_class::<requests::Dataset>()?;
     module.add_class::<requests::WorkQueue>()?;
-    module.add_class::<pieces::Table>()?;
+    module.add_class::<pieces::SharedTable>()?;
+    module.add_class::<table::Table>()?;
+    module.add_class::<table::Builder>()?;
     module.add_class::<request_handle::RequestHandle>()?;
     module.add_class::<request_handle::StageLease>()?;
     module.add_class::<read::LocalReader>()?;
@@ -121,6 +123,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(reader::serve_reader, module)?)?;
     module.add_function(wrap_pyfunction!(child::start_together, module)?)?;
     module.add_function(wrap_pyfunction!(child::end_children, module)?)?;
+    module.add_function(wrap_pyfunction!(chunks::chunk_dtype, module)?)?;
     module.add_function(wrap_pyfunction!(machine::available_bytes, module)?)?;
     module.add_function(wrap_pyfunction!(machine::cpu_quota, module)?)?;
     module.add_function(wrap_pyfunction!(reader::native_filters, module)?)?;

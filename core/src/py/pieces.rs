@@ -4,6 +4,7 @@
 
 use super::request_handle::RequestHandle;
 use super::requests::{Stages, WorkQueue};
+use super::table::Table;
 use super::words::{not_shared, words_of};
 use crate::engine::pieces::Pieces;
 use crate::requests::dispatcher::Request;
@@ -16,15 +17,15 @@ use std::sync::Arc;
 
 /// Many datasets as the readers of one work queue know them.
 #[pyclass(frozen, module = "_multitables._core")]
-pub struct Table(Arc<SharedDataset>);
+pub struct SharedTable(Arc<SharedDataset>);
 
 #[pymethods]
-impl Table {
-    /// Tell the readers of datasets, by their table (`wire.encode_datasets`).
+impl SharedTable {
+    /// Give readers the datasets of a table.
     #[new]
-    fn new(queue: &WorkQueue, table: &[u8]) -> PyResult<Table> {
-        let shared = SharedDataset::new(&queue.0.arena, table).map_err(not_shared)?;
-        Ok(Table(Arc::new(shared)))
+    fn new(queue: &WorkQueue, table: &Table) -> PyResult<SharedTable> {
+        let shared = SharedDataset::new(&queue.0.arena, table.bytes()).map_err(not_shared)?;
+        Ok(SharedTable(Arc::new(shared)))
     }
 
     /// A chunk by its number in the table: (grid index, byte offset, stored size).

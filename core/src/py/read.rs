@@ -5,10 +5,12 @@
 //! 2. What a signal's handler raises ends a read early; it returns when no thread writes any more.
 
 use super::store::waited;
+use super::table::Table;
 use crate::os::interrupt;
 use crate::os::recycled::{self, Recycled};
 use crate::process::threads::{LocalDataset as Inner, LocalReader as Threads};
 use crate::select::selection::{AXIS_WORDS, HEAD_WORDS, Hyperslab, KIND_NATIVE, MAX_DIMS};
+use crate::tables::dataset::Memory;
 use crate::task_error::TaskError;
 use numpy::npyffi::{_PyArray_GET_ITEM_DATA, NPY_ARRAY_WRITEABLE};
 use numpy::{PyArrayDescrMethods, PyUntypedArray, PyUntypedArrayMethods};
@@ -57,9 +59,10 @@ impl LocalReader {
         self.0.cache_bytes
     }
 
-    /// Know a dataset by its table (`wire.encode_datasets`).
-    fn dataset(&self, table: &[u8]) -> PyResult<LocalDataset> {
-        let dataset = self.0.dataset(table);
+    /// Know the dataset of a table.
+    fn dataset(&self, table: &Table) -> PyResult<LocalDataset> {
+        let (words, len) = table.words();
+        let dataset = self.0.dataset(Memory::Private(words.clone()), len);
         dataset.map(LocalDataset).map_err(PyValueError::new_err)
     }
 

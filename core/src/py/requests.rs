@@ -6,6 +6,7 @@
 
 use super::child::{Child, refused};
 use super::request_handle::{RequestHandle, deadline_in};
+use super::table::Table;
 use super::words::{not_shared, words_of};
 use crate::engine::heap_read::{Descriptors, KIND_HEAP};
 use crate::requests::arena::Arena as Memory;
@@ -246,14 +247,14 @@ impl WorkQueue {
             .map_err(refused)
     }
 
-    /// Tell the readers of a dataset, by its table (`wire.encode_datasets`).
+    /// Give readers the dataset of a table.
     fn dataset(
         &self,
-        table: &[u8],
+        table: &Table,
         dtype: Bound<'_, PyArrayDescr>,
         row_shape: Vec<npy_intp>,
     ) -> PyResult<Dataset> {
-        let shared = SharedDataset::new(&self.0.arena, table).map_err(not_shared)?;
+        let shared = SharedDataset::new(&self.0.arena, table.bytes()).map_err(not_shared)?;
         if shared.table().datasets.is_empty() {
             return Err(PyValueError::new_err("a request's table has a dataset"));
         }

@@ -11,7 +11,7 @@ use pyo3::types::{PyDict, PyList, PyTuple};
 
 /// What objects are, by the offsets of their headers: `kinds` (a list of dicts), and of each object
 /// `kind` (its number, `ALONE` or `NO_DATASET`), `rank` and `n_chunks`; of all datasets, one behind the
-/// other, `dims`, `chunk_dims`, `chunks` (four arrays) and `inline`; `scales`, rows of object, axis and
+/// other, `dims`, `chunk_dims`, `chunks` and `inline`; `scales`, rows of object, axis and
 /// offset; `attributes`, tuples of object, name, datatype, dims and elements.
 #[pyfunction]
 pub fn survey<'py>(
@@ -29,13 +29,7 @@ pub fn survey<'py>(
     dict.set_item("n_chunks", PyArray1::from_vec(py, found.n_chunks))?;
     dict.set_item("dims", PyArray1::from_vec(py, found.dims))?;
     dict.set_item("chunk_dims", PyArray1::from_vec(py, found.chunk_dims))?;
-    let chunks = (
-        PyArray1::from_vec(py, found.chunks.grid_index),
-        PyArray1::from_vec(py, found.chunks.byte_offset),
-        PyArray1::from_vec(py, found.chunks.stored_size),
-        PyArray1::from_vec(py, found.chunks.filter_mask),
-    );
-    dict.set_item("chunks", chunks)?;
+    dict.set_item("chunks", PyArray1::from_vec(py, found.chunks))?;
     dict.set_item("inline", bytes(py, &found.inline))?;
     let scales = found.scales.iter();
     let scales = scales.flat_map(|scale| [scale.object, scale.axis, scale.offset]);

@@ -1,8 +1,7 @@
 //! The dataset table: which files there are, how each dataset lies in them, and where its chunks are.
 //!
 //! Law:
-//! 1. The layout is written by `_multitables/wire/plan_bytes.py` and read here; both number the same
-//!    words. A stream's plan has such a table in it, and a request's dataset is one on its own.
+//! 1. The layout is written by builder.rs and read here. A stream's plan has such a table in it, and a request's dataset is one on its own.
 //! 2. What a record says is checked when the table is opened; later code indexes freely.
 //! 3. Chunk records are the stored ones, sorted by their number in the grid; each names its source.
 //! 4. A table never changes, so the slices below are plain shared borrows: its memfd is sealed, or it
@@ -18,13 +17,11 @@ pub use super::words::Memory;
 use super::words::{Refused, after, header, part, product, table};
 use crate::convert::{CONVERSION_WORDS, Conversion, ElementConversion};
 use crate::filters::FilterSpec;
+pub use crate::format::chunk::{Chunk, UNALLOCATED};
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
 pub const MAGIC: u64 = u64::from_le_bytes(*b"MTDATA04");
-/// The address of a chunk that was never allocated in the file, as if it had no record: its elements
-/// are the fill value.
-pub const UNALLOCATED: u64 = u64::MAX;
 pub const FLAG_CLIPPED: u64 = 1;
 pub const FLAG_LIBRARY: u64 = 2;
 /// Behind a dataset's dims there is a window for each of its inner axes.
@@ -34,67 +31,42 @@ pub const FLAG_JOINED: u64 = 8;
 
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
-struct Header {
-    magic: u64,
-    total_bytes: u64,
-    n_sources: u64,
-    n_datasets: u64,
-    n_chunks: u64,
-    n_words: u64,
-    n_blob: u64,
-    reserved: u64,
+pub(super) struct Header {
+    pub(super) magic: u64,
+    pub(super) total_bytes: u64,
+    pub(super) n_sources: u64,
+    pub(super) n_datasets: u64,
+    pub(super) n_chunks: u64,
+    pub(super) n_words: u64,
+    pub(super) n_blob: u64,
+    pub(super) reserved: u64,
 }
 
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
-struct DatasetRecord {
-    source: u64,
-    row_bytes: u64,
-    element_bytes: u64,
-    field_offset: u64,
-    field_bytes: u64,
-    n_dims: u64,
-    dims_at: u64,
-    chunk_dims_at: u64,
-    filters_at: u64,
-    n_filters: u64,
-    fill_at: u64,
-    conversions_at: u64,
-    n_conversions: u64,
-    flags: u64,
-    library_at: u64,
-    library_len: u64,
-    chunks_at: u64,
-    n_chunks: u64,
-    parts_at: u64,
-    n_parts_words: u64,
+pub(super) struct DatasetRecord {
+    pub(super) source: u64,
+    pub(super) row_bytes: u64,
+    pub(super) element_bytes: u64,
+    pub(super) field_offset: u64,
+    pub(super) field_bytes: u64,
+    pub(super) n_dims: u64,
+    pub(super) dims_at: u64,
+    pub(super) chunk_dims_at: u64,
+    pub(super) filters_at: u64,
+    pub(super) n_filters: u64,
+    pub(super) fill_at: u64,
+    pub(super) conversions_at: u64,
+    pub(super) n_conversions: u64,
+    pub(super) flags: u64,
+    pub(super) library_at: u64,
+    pub(super) library_len: u64,
+    pub(super) chunks_at: u64,
+    pub(super) n_chunks: u64,
+    pub(super) parts_at: u64,
+    pub(super) n_parts_words: u64,
     /// Bytes of a delivered element; 0: it is the stored field, converted in place.
-    delivered_bytes: u64,
-}
-
-/// One stored chunk; those of a dataset are sorted by their number in its grid.
-#[repr(C)]
-#[derive(Clone, Copy, Debug)]
-pub struct Chunk {
-    pub grid_index: u64,
-    pub byte_offset: u64,
-    pub stored_size: u64,
-    pub filter_mask: u32,
-    /// Which source has its bytes.
-    pub source: u32,
-}
-
-impl Chunk {
-    /// A chunk of the grid that has no record.
-    pub fn never_stored(grid_index: u64) -> Chunk {
-        Chunk {
-            grid_index,
-            byte_offset: UNALLOCATED,
-            stored_size: 0,
-            filter_mask: 0,
-            source: 0,
-        }
-    }
+    pub(super) delivered_bytes: u64,
 }
 
 /// One dataset (or one field of it): how its elements lie in its chunks.

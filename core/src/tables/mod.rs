@@ -6,6 +6,7 @@
 
 pub mod access;
 pub mod axis_window;
+pub mod builder;
 pub mod dataset;
 mod elements;
 pub mod parts;

@@ -1,7 +1,7 @@
 //! Where stored bytes come from: files of this machine, and objects of stores.
 //!
 //! Law:
-//! 1. A source's record is laid out by `_multitables/wire/plan_bytes.py`, word by word.
+//! 1. `SourceValues` are laid out as a record, word by word, and read from it again.
 //! 2. What identifies a file or an object goes with its name, so that another one is noticed.
 
 use super::access::Access;
@@ -13,7 +13,7 @@ pub const SOURCE_TURNSTILE: u64 = 2;
 pub const SOURCE_GROWS: u64 = 4;
 
 #[repr(C)]
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct SourceRecord {
     name_at: u64,
     name_len: u64,
@@ -59,6 +59,36 @@ impl Source {
         match self.inline.is_empty() {
             true => self.fingerprint.size_bytes,
             false => self.inline.len() as u64,
+        }
+    }
+}
+
+/// What a record says of a source.
+#[derive(Clone, Copy, Debug)]
+pub struct SourceValues<'a> {
+    pub filename: &'a [u8],
+    pub fingerprint: Fingerprint,
+    /// `SOURCE_DIRECT`, `SOURCE_TURNSTILE`, `SOURCE_GROWS`.
+    pub flags: u64,
+    pub inline: &'a [u8],
+    pub access: &'a [u8],
+}
+
+impl SourceValues<'_> {
+    /// The record, if the bytes are there in a table.
+    pub(super) fn record(&self, name_at: u64, inline_at: u64, access_at: u64) -> SourceRecord {
+        SourceRecord {
+            name_at,
+            name_len: self.filename.len() as u64,
+            device: self.fingerprint.device,
+            inode: self.fingerprint.inode,
+            size_bytes: self.fingerprint.size_bytes,
+            mtime_ns: self.fingerprint.mtime_ns,
+            inline_at,
+            inline_len: self.inline.len() as u64,
+            flags: self.flags,
+            access_at,
+            access_len: self.access.len() as u64,
         }
     }
 }

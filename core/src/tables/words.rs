@@ -22,13 +22,7 @@ pub enum Memory {
 impl Memory {
     /// A copy of bytes, padded to whole words.
     pub fn copied(bytes: &[u8]) -> Memory {
-        let mut words = Vec::with_capacity(bytes.len() / 8 + 1);
-        let whole = bytes.chunks_exact(8);
-        let mut last = [0; 8];
-        last[..whole.remainder().len()].copy_from_slice(whole.remainder());
-        words.extend(whole.map(|word| u64::from_ne_bytes(word.try_into().unwrap_or_default())));
-        words.push(u64::from_ne_bytes(last));
-        Memory::Private(Arc::new(words))
+        Memory::Private(Arc::new(words_of(bytes).collect()))
     }
 
     /// A copy of `len` bytes from `at` of memory that another process may write meanwhile.
@@ -52,6 +46,15 @@ impl Memory {
             Memory::Private(words) => 8 * words.len(),
         }
     }
+}
+
+/// Bytes as words, the last one filled up with zeros.
+pub(super) fn words_of(bytes: &[u8]) -> impl Iterator<Item = u64> + '_ {
+    let whole = bytes.chunks_exact(8);
+    let mut last = [0; 8];
+    last[..whole.remainder().len()].copy_from_slice(whole.remainder());
+    let words = whole.map(|word| u64::from_ne_bytes(word.try_into().unwrap_or_default()));
+    words.chain(std::iter::once(u64::from_ne_bytes(last)))
 }
 
 /// `count` items of a table from number `at`.

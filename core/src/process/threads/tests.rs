@@ -11,6 +11,10 @@ use crate::requests::tests::datasets::{Layout, TestDataset};
 use crate::requests::tests::random_requests::Request;
 use std::sync::atomic::AtomicUsize;
 
+fn known(reader: &Arc<LocalReader>, table: &[u8]) -> Result<LocalDataset, &'static str> {
+    reader.dataset(Memory::copied(table), table.len())
+}
+
 fn read(
     dataset: &TestDataset,
     local: &LocalDataset,
@@ -33,7 +37,7 @@ fn every_read_equals_the_model() {
         let reader = LocalReader::new(1 + random.below(4) as usize, limit).unwrap();
         let mut made = || {
             let dataset = TestDataset::new(&mut random);
-            let local = reader.dataset(&dataset.table()).unwrap();
+            let local = known(&reader, &dataset.table()).unwrap();
             (dataset, local)
         };
         let datasets: Vec<_> = (0..3).map(|_| made()).collect();
@@ -62,7 +66,7 @@ fn each_chunk_is_decoded_once_by_however_many_threads() {
     for n_threads in 1..5 {
         let dataset = TestDataset::with(&mut random, &[997, 3], &[10, 3], Layout::Deflate);
         let reader = LocalReader::new(n_threads, 1 << 20).unwrap();
-        let local = reader.dataset(&dataset.table()).unwrap();
+        let local = known(&reader, &dataset.table()).unwrap();
         let request = Request::rows(996, -1, 997);
         let count = |name: &str| {
             let at = crate::engine::counters::COUNTERS
@@ -91,7 +95,7 @@ fn the_first_bad_chunk_is_named() {
             let (first, second) = (random.below(50), 50 + random.below(50));
             let bad = dataset.lie(second, 2, 5).lie(first, 2, 5);
             let reader = LocalReader::new(3, 1 << 20).unwrap();
-            let local = reader.dataset(&bad.table()).unwrap();
+            let local = known(&reader, &bad.table()).unwrap();
             let error = read(&bad, &local, &Request::rows(0, 1, 1000)).unwrap_err();
             let number = dataset.number_of(first).unwrap();
             assert!(
@@ -109,7 +113,7 @@ fn a_file_that_changed_is_neither_read_nor_kept() {
     let mut random = XorShift64(3);
     let dataset = TestDataset::with(&mut random, &[1000], &[10], Layout::Deflate);
     let reader = LocalReader::new(2, 1 << 20).unwrap();
-    let local = reader.dataset(&dataset.table()).unwrap();
+    let local = known(&reader, &dataset.table()).unwrap();
     let row = Request::rows(0, 1, 1);
     assert!(read(&dataset, &local, &row).is_ok());
     dataset.touch();
@@ -128,7 +132,7 @@ fn a_read_that_is_interrupted_ends_early() {
     let dataset = TestDataset::with(&mut random, &[4000], &[1], Layout::Deflate);
     for n_threads in [1, 3] {
         let reader = LocalReader::new(n_threads, 0).unwrap();
-        let local = reader.dataset(&dataset.table()).unwrap();
+        let local = known(&reader, &dataset.table()).unwrap();
         let words = Request::rows(0, 1, 4000).words(&dataset);
         let slab = Hyperslab::parse(&words, local.dataset()).unwrap();
         let mut out = vec![0; slab.out_bytes()];
@@ -149,15 +153,15 @@ fn what_is_no_table_of_one_dataset_is_refused() {
     let dataset = TestDataset::with(&mut random, &[10], &[1], Layout::Deflate);
     let reader = LocalReader::new(1, 0).unwrap();
     let table = dataset.table();
-    assert!(reader.dataset(&table).is_ok());
+    assert!(known(&reader, &table).is_ok());
     for len in [0, 7, 64, table.len() - 1] {
-        assert!(reader.dataset(&table[..len]).is_err());
+        assert!(known(&reader, &table[..len]).is_err());
     }
     for _ in 0..2000 {
         let mut bytes = table.clone();
         let at = random.below(bytes.len() as u64) as usize;
         bytes[at] ^= 1 << random.below(8);
-        if let Ok(local) = reader.dataset(&bytes) {
+        if let Ok(local) = known(&reader, &bytes) {
             let words = Request::rows(0, 1, 1).words(&dataset);
             if let Ok(slab) = Hyperslab::parse(&words, local.dataset()) {
                 if slab.out_bytes() < 1 << 20 {

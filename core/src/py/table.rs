@@ -1,0 +1,374 @@
+//! Dataset tables as Python holds them: made from values, handed on as handles.
+//!
+//! Law:
+//! 1. A table is made here once and never changes; readers, requests and plans take it as it is.
+//! 2. Python gives values, by names; where words stand in a record it does not know.
+
+use crate::filters::{FILTERS, FilterSpec};
+use crate::format::chunk::Chunk;
+use crate::format::cursor::UNDEFINED;
+use crate::format::error::Result as FormatResult;
+use crate::format::file::{Dataset, File};
+use crate::format::filter_pipeline::Filter;
+use crate::format::layout::Layout;
+use crate::tables::builder::{Kind, Shape, TableBuilder};
+use crate::tables::dataset::Fingerprint;
+use crate::tables::source::SourceValues;
+use numpy::{PyArrayMethods, PyReadonlyArray1};
+use pyo3::exceptions::{PyRuntimeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::pybacked::PyBackedBytes;
+use pyo3::types::PyBytes;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Datasets and where their chunks are, as readers take it.
+#[pyclass(frozen, module = "_multitables._core")]
+pub struct Table {
+    words: Arc<Vec<u64>>,
+    len: usize,
+}
+
+impl Table {
+    fn of(builder: TableBuilder) -> Table {
+        let (words, len) = builder.table();
+        Table {
+            words: Arc::new(words),
+            len,
+        }
+    }
+
+    /// The words, the last of which may be a part of one.
+    pub fn words(&self) -> (&Arc<Vec<u64>>, usize) {
+        (&self.words, self.len)
+    }
+
+    pub fn bytes(&self) -> &[u8] {
+        // SAFETY: words are that many bytes, and `len` is no more.
+        unsafe { std::slice::from_raw_parts(self.words.as_ptr().cast(), self.len) }
+    }
+}
+
+#[pymethods]
+impl Table {
+    /// Its bytes, as a plan has them.
+    #[getter]
+    fn encoded<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
+        PyBytes::new(py, self.bytes())
+    }
+
+    #[getter]
+    fn n_bytes(&self) -> usize {
+        self.len
+    }
+}
+
+/// A file: name, (device, inode, size, time of change), inline bytes, access, flags.
+#[derive(FromPyObject)]
+pub struct Source(
+    PyBackedBytes,
+    (u64, u64, u64, i64),
+    PyBackedBytes,
+    PyBackedBytes,
+    u64,
+);
+
+impl Source {
+    fn values(&self) -> SourceValues<'_> {
+        let (device, inode, size_bytes, mtime_ns) = self.1;
+        SourceValues {
+            filename: &self.0,
+            fingerprint: Fingerprint {
+                device,
+                inode,
+                size_bytes,
+                mtime_ns: mtime_ns as u64,
+            },
+            flags: self.4,
+            inline: &self.2,
+            access: &self.3,
+        }
+    }
+}
+
+/// What elements are: (bytes, offset and bytes of the field, bytes when delivered elsewhere or 0),
+/// filters as (id, flags, values), words of conversions, fill value.
+#[derive(FromPyObject)]
+struct KindValues(
+    (u64, u64, u64, u64),
+    Vec<(u32, u32, Vec<u32>)>,
+    Vec<u64>,
+    PyBackedBytes,
+);
+
+impl KindValues {
+    fn kind(self) -> Kind {
+        let filters = self.1.into_iter();
+        Kind {
+            element_bytes: self.0.0,
+            field_offset: self.0.1,
+            field_bytes: self.0.2,
+            delivered_bytes: self.0.3,
+            filters: filters
+                .map(|(id, flags, values)| FilterSpec { id, flags, values })
+                .collect(),
+            conversions: self.2,
+            fill: self.3.to_vec(),
+        }
+    }
+}
+
+/// Puts a table together, dataset by dataset.
+#[pyclass(frozen, module = "_multitables._core", name = "TableBuilder")]
+pub struct Builder(Mutex<Option<TableBuilder>>);
+
+#[pymethods]
+impl Builder {
+    #[new]
+    fn new() -> Builder {
+        Builder(Mutex::new(Some(TableBuilder::default())))
+    }
+
+    /// Add a dataset. `files` are its own and others in which chunks lie, whose numbers chunks name.
+    /// `windows` has start, step and count of each axis behind the first, or nothing; `ends` the row
+    /// behind the last one of each file of several; `parts` the words of what a virtual dataset shows;
+    /// `library` how a library serves its rows.
+    #[expect(clippy::too_many_arguments, reason = "they are given by names")]
+    #[pyo3(signature = (*, files, kind, row_bytes, dims, chunk_dims, chunks, windows=Vec::new(),
+        ends=Vec::new(), parts=None, clipped=false, by_library=false, library=None))]
+    fn add(
+        &self,
+        files: Vec<Source>,
+        kind: KindValues,
+        row_bytes: u64,
+        dims: Vec<u64>,
+        chunk_dims: Vec<u64>,
+        chunks: PyReadonlyArray1<'_, Chunk>,
+        windows: Vec<(u64, i64, u64)>,
+        ends: Vec<u64>,
+        parts: Option<PyReadonlyArray1<'_, u64>>,
+        clipped: bool,
+        by_library: bool,
+        library: Option<PyBackedBytes>,
+    ) -> PyResult<()> {
+        let windows = windows.iter();
+        let windows: Vec<u64> = windows
+            .flat_map(|&(start, step, count)| [start, step as u64, count])
+            .collect();
+        let parts = parts.map_or_else(|| Ok(Vec::new()), |parts| parts.to_vec())?;
+        let shape = Shape {
+            row_bytes,
+            dims: &dims,
+            chunk_dims: &chunk_dims,
+            windows: &windows,
+            ends: &ends,
+            clipped,
+            by_library,
+            library: library.as_deref().unwrap_or_default(),
+            parts: &parts,
+        };
+        let kind = kind.kind();
+        self.with(|builder| {
+            let numbers: Vec<u32> = (files.iter())
+                .map(|file| builder.source(&file.values()))
+                .collect();
+            let chunks = chunks.as_array();
+            if chunks
+                .iter()
+                .any(|chunk| chunk.source as usize >= numbers.len())
+            {
+                return Err(PyValueError::new_err(
+                    "a chunk lies in a file that is not named",
+                ));
+            }
+            let own = *numbers
+                .first()
+                .ok_or_else(|| PyValueError::new_err("no file"))?;
+            let placed = chunks.iter().map(|chunk| Chunk {
+                source: numbers[chunk.source as usize],
+                ..*chunk
+            });
+            builder.dataset(&kind, &shape, own, placed);
+            Ok(())
+        })
+    }
+
+    /// Add datasets of a survey: of each its kind, the number of its file among `files`, how many axes
+    /// and chunks it has, and where these begin. What has no chunks is read in pieces of `piece_bytes`.
+    #[expect(clippy::too_many_arguments, reason = "they are given by names")]
+    #[pyo3(signature = (*, files, kinds, chunked, objects, dims, chunk_dims, chunks, piece_bytes))]
+    fn add_survey(
+        &self,
+        files: Vec<Source>,
+        kinds: Vec<KindValues>,
+        chunked: Vec<bool>,
+        objects: Vec<[usize; 6]>,
+        dims: PyReadonlyArray1<'_, u64>,
+        chunk_dims: PyReadonlyArray1<'_, u64>,
+        chunks: PyReadonlyArray1<'_, Chunk>,
+        piece_bytes: u64,
+    ) -> PyResult<()> {
+        let kinds: Vec<Kind> = kinds.into_iter().map(KindValues::kind).collect();
+        let (dims, chunk_dims) = (dims.as_slice()?, chunk_dims.as_slice()?);
+        let chunks = chunks.as_slice()?;
+        let outside = || PyValueError::new_err("an object of a survey lies outside of it");
+        self.with(|builder| {
+            let files: Vec<u32> = (files.iter())
+                .map(|file| builder.source(&file.values()))
+                .collect();
+            for [kind, file, rank, dims_at, chunks_at, n_chunks] in objects {
+                let (is_chunked, kind) =
+                    chunked.get(kind).zip(kinds.get(kind)).ok_or_else(outside)?;
+                let own = *files.get(file).ok_or_else(outside)?;
+                let axes = dims_at..dims_at.saturating_add(rank);
+                let own_dims = dims.get(axes.clone()).ok_or_else(outside)?;
+                let own_dims = if rank == 0 { &[1] } else { own_dims };
+                let extents = match is_chunked {
+                    true if rank > 0 => chunk_dims.get(axes).ok_or_else(outside)?.to_vec(),
+                    true => vec![1],
+                    false => pieces(own_dims, kind.element_bytes, piece_bytes),
+                };
+                let stored = chunks_at..chunks_at.saturating_add(n_chunks);
+                let stored = chunks.get(stored).ok_or_else(outside)?.iter();
+                let shape = Shape {
+                    row_bytes: row_bytes(own_dims, kind.element_bytes),
+                    dims: own_dims,
+                    chunk_dims: &extents,
+                    clipped: !is_chunked,
+                    ..Shape::default()
+                };
+                let placed = stored.map(|&chunk| Chunk {
+                    source: own,
+                    ..chunk
+                });
+                builder.dataset(kind, &shape, own, placed);
+            }
+            Ok(())
+        })
+    }
+
+    /// The table, once.
+    fn table(&self) -> PyResult<Table> {
+        let builder = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
+        builder.map(Table::of).ok_or_else(Builder::is_done)
+    }
+}
+
+impl Builder {
+    fn with<T>(&self, act: impl FnOnce(&mut TableBuilder) -> PyResult<T>) -> PyResult<T> {
+        let mut builder = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        act(builder.as_mut().ok_or_else(Builder::is_done)?)
+    }
+
+    fn is_done() -> PyErr {
+        PyRuntimeError::new_err("this table was made already")
+    }
+}
+
+/// The part of an element that is delivered: offset, bytes, bytes when delivered elsewhere or 0, and
+/// words of conversions.
+pub type Delivered = (u64, u64, u64, Vec<u64>);
+
+/// The table of a dataset whose elements are all in this file, and are decoded by the core. None: it is
+/// another one, or damaged.
+pub fn table_of_one(
+    file: &File,
+    dataset: &Dataset,
+    source: &Source,
+    (field_offset, field_bytes, delivered_bytes, conversions): Delivered,
+    piece_bytes: u64,
+) -> FormatResult<Option<Table>> {
+    let space = &dataset.dataspace;
+    let element_bytes = u64::from(dataset.element_bytes);
+    let dims = if space.dims.is_empty() {
+        &[1][..]
+    } else {
+        &space.dims
+    };
+    let n_bytes = dims
+        .iter()
+        .copied()
+        .try_fold(element_bytes, u64::checked_mul);
+    let is_native = |filter: &Filter| FILTERS.iter().any(|one| one.id == u32::from(filter.id));
+    let Some(n_bytes) = n_bytes.filter(|&n| n > 0 && !space.is_null) else {
+        return Ok(None);
+    };
+    if !dataset.external_files.is_empty() || !dataset.filters.iter().all(is_native) {
+        return Ok(None);
+    }
+    let mut values = source.values();
+    let mut extents = pieces(dims, element_bytes, piece_bytes);
+    let one = |byte_offset| vec![Chunk::plain(0, byte_offset, n_bytes)];
+    let chunks = match &dataset.layout {
+        Layout::Compact { elements, .. } => {
+            values.inline = elements;
+            one(0)
+        }
+        Layout::Contiguous { address } if *address == UNDEFINED => Vec::new(),
+        Layout::Contiguous { address } => one(file.blocks.address(*address)),
+        Layout::Chunked(chunked) => {
+            extents.clone_from(&chunked.chunk_dims);
+            file.chunks(dataset)?
+        }
+        Layout::Virtual { .. } => return Ok(None),
+    };
+    let end = match values.inline.len() {
+        0 => values.fingerprint.size_bytes,
+        inline => inline as u64,
+    };
+    let is_inside = |chunk: &Chunk| {
+        let behind = chunk.byte_offset.checked_add(chunk.stored_size);
+        behind.is_some_and(|behind| behind <= end)
+    };
+    if !chunks.iter().all(is_inside) {
+        return Ok(None);
+    }
+    let filters = match &dataset.layout {
+        Layout::Chunked(_) => &dataset.filters[..],
+        _ => &[],
+    };
+    let kind = Kind {
+        element_bytes,
+        field_offset,
+        field_bytes,
+        delivered_bytes,
+        filters: filters.iter().map(spec).collect(),
+        conversions,
+        fill: dataset.fill.shown().to_vec(),
+    };
+    let delivered = if delivered_bytes == 0 {
+        field_bytes
+    } else {
+        delivered_bytes
+    };
+    let shape = Shape {
+        row_bytes: row_bytes(dims, delivered),
+        dims,
+        chunk_dims: &extents,
+        clipped: !matches!(dataset.layout, Layout::Chunked(_)),
+        ..Shape::default()
+    };
+    let mut builder = TableBuilder::default();
+    let own = builder.source(&values);
+    builder.dataset(&kind, &shape, own, chunks);
+    Ok(Some(Table::of(builder)))
+}
+
+fn spec(filter: &Filter) -> FilterSpec {
+    FilterSpec {
+        id: filter.id.into(),
+        flags: filter.flags.into(),
+        values: filter.values.clone(),
+    }
+}
+
+/// Bytes of a row of elements of this size. Saturating: a table with more is refused.
+fn row_bytes(dims: &[u64], element_bytes: u64) -> u64 {
+    let inner = dims[1..].iter().copied();
+    inner.fold(element_bytes, u64::saturating_mul)
+}
+
+/// The extents in which rows that lie together are read.
+fn pieces(dims: &[u64], element_bytes: u64, piece_bytes: u64) -> Vec<u64> {
+    let rows = (piece_bytes / row_bytes(dims, element_bytes).max(1)).max(1);
+    [&[rows], &dims[1..]].concat()
+}
