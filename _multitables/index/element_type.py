@@ -356,7 +356,7 @@ class FieldType(NamedTuple):
     offset: int  # bytes into the stored element
     leading_dims: tuple[int, ...] = ()  # of arrays of compounds that hold the field
 
-    @cached_property
+    @property
     def for_table(self) -> tuple[int, int, int, list[int]]:
         """What the core makes a table with: `_core.MetadataFile.table`."""
         element = self.element

@@ -26,7 +26,7 @@ from typing import Any, NamedTuple, TypeVar, cast
 from _multitables import _core
 from _multitables.errors import FileChangedError, MultitablesError
 from _multitables.index import hdf5_errors
-from _multitables.index.chunk_index import Fingerprint, SourceFile
+from _multitables.index.chunk_index import Fingerprint
 from _multitables.index.chunk_index import changed as changed_fields
 from _multitables.index.kerchunk.layout import is_references
 from _multitables.index.open_options import OpenOptions
@@ -64,11 +64,6 @@ class OpenFile:
     metadata: _core.MetadataFile  # or what tells the same
     #: The name that opens it like this: its own, or that of the references to it.
     opened_by: str
-
-    @property
-    def source(self) -> _core.Source:
-        """What tables say of it."""
-        return SourceFile(self.filename, self.fingerprint).for_table()
 
     def check_unchanged(self) -> None:
         """Raise `FileChangedError` if the file is not the one that was opened."""

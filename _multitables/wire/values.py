@@ -54,7 +54,8 @@ def encoded(value: Any, blobs: bytearray, known: Mapping[int, int] | None = None
     if isinstance(value, Mapping):
         return {"map": {name: encoded(inner, blobs, known) for name, inner in value.items()}}
     if isinstance(value, tuple):
-        if (names := getattr(value, "__match_args__", None)) is not None:  # it is a named one
+        names = getattr(value, "__match_args__", None)
+        if known is not None and names is not None:  # readers know no classes of tuples
             named = zip(names, (encoded(inner, blobs, known) for inner in value), strict=True)
             return {"object": [type(value).__name__, dict(named)]}
         return {"tuple": [encoded(inner, blobs, known) for inner in value]}

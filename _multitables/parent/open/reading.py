@@ -23,7 +23,7 @@ from _multitables import _core, sizes
 from _multitables.elements.values import decode
 from _multitables.errors import MissingFieldError, UnsupportedDatasetError
 from _multitables.index import hdf5_errors
-from _multitables.index.chunk_index import ChunkIndex, changed
+from _multitables.index.chunk_index import ChunkIndex, SourceFile, changed
 from _multitables.index.element_type import FieldType, flat, stored_type
 from _multitables.index.hdf5_file import Source
 from _multitables.index.numpy_type import Datatype, Unsupported, numpy_dtype
@@ -381,9 +381,10 @@ def _plain_table(place: Place, delivered: FieldType) -> _core.Table | None:
     file, metadata = place.file, place.file.metadata
     if place.offset == UNKNOWN or not isinstance(metadata, _core.MetadataFile):
         return None
+    source = SourceFile(file.filename, file.fingerprint).for_table()
     piece = sizes.REMOTE_TASK_BYTES if file.fingerprint.access else sizes.PIECE_BYTES
     try:
-        return metadata.table(place.offset, file.source, delivered.for_table, piece)
+        return metadata.table(place.offset, source, delivered.for_table, piece)
     except hdf5_errors.FROM_CORE:
         return None
 

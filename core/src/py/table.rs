@@ -311,15 +311,7 @@ pub fn table_of_one(
         }
         Layout::Virtual { .. } => return Ok(None),
     };
-    let end = match values.inline.len() {
-        0 => values.fingerprint.size_bytes,
-        inline => inline as u64,
-    };
-    let is_inside = |chunk: &Chunk| {
-        let behind = chunk.byte_offset.checked_add(chunk.stored_size);
-        behind.is_some_and(|behind| behind <= end)
-    };
-    if !chunks.iter().all(is_inside) {
+    if !are_inside(&chunks, &values) {
         return Ok(None);
     }
     let filters = match &dataset.layout {
@@ -351,6 +343,18 @@ pub fn table_of_one(
     let own = builder.source(&values);
     builder.dataset(&kind, &shape, own, chunks);
     Ok(Some(Table::of(builder)))
+}
+
+/// Whether chunks lie in what is stored, which a damaged file may deny.
+fn are_inside(chunks: &[Chunk], stored: &SourceValues) -> bool {
+    let end = match stored.inline.len() {
+        0 => stored.fingerprint.size_bytes,
+        inline => inline as u64,
+    };
+    chunks.iter().all(|chunk| {
+        let behind = chunk.byte_offset.checked_add(chunk.stored_size);
+        behind.is_some_and(|behind| behind <= end)
+    })
 }
 
 fn spec(filter: &Filter) -> FilterSpec {
