@@ -187,9 +187,10 @@ def _plain_core_attribute(value: Any) -> Any:
 
 
 def _plain_core_chunks(found: Any, shape: Any) -> Any:
-    chunk_dims, (grid_index, *others) = found
+    chunk_dims, chunks = found
+    others = [chunks[name] for name in ("byte_offset", "stored_size", "filter_mask")]
     grid = [-(-size // chunk) for size, chunk in zip(shape, chunk_dims, strict=True)]
-    places = np.unravel_index(grid_index.astype(np.int64), grid)
+    places = np.unravel_index(chunks["grid_index"].astype(np.int64), grid)
     offsets = [place * chunk for place, chunk in zip(places, chunk_dims, strict=True)]
     return np.stack([column.astype(np.int64) for column in (*offsets, *others)], axis=1)
 
@@ -237,7 +238,7 @@ LIBRARIES = {
     "core": Library(
         lambda filename, with_chunks, see: _Core(filename).objects(with_chunks, see),
         lambda filename, path: _Core(filename).chunks(path),
-        lambda found: len(found[1][0]),
+        lambda found: len(found[1]),
         _plain_core_type,
         _plain_core_attribute,
         _plain_core_chunks,

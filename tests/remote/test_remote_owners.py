@@ -28,7 +28,7 @@ from _benchmark.objects.proxy import Proxy
 from _multitables.remote import client
 from _multitables.remote.failures import StoreFailure
 from _multitables.remote.names import is_below, owner_of
-from _multitables.remote.options import StorageOptions
+from _multitables.remote.options import OWN, StorageOptions
 from multitables import LinkRefusedError, OptionsError
 
 DATA = np.arange(16, dtype="u1")
@@ -277,12 +277,17 @@ def test_web_servers_that_fail(servers: tuple[PlainServer, PlainServer]) -> None
         multitables.open(nobody, storage_options={**given, "max_retries": 0})
 
 
+def own(**options: Any) -> str:
+    """What the client is given of our own options, all of them."""
+    defaults = {name: default for name, (default, _) in OWN.items()}
+    return json.dumps({"own": {**defaults, "headers": HEADERS, **options}})
+
+
 def test_a_file_that_is_put_again(servers: tuple[PlainServer, PlainServer], tmp_path: Path) -> None:
     good, _ = servers
     (tmp_path / "x").write_bytes(DATA.tobytes())
     good.status = lambda _: 503 if len(good.sent) < 2 else 0
-    text = json.dumps({"own": {"headers": HEADERS, "max_retries": 1}})
-    client.put(f"{good.endpoint}/x", text, str(tmp_path / "x"))
+    client.put(f"{good.endpoint}/x", own(max_retries=1), str(tmp_path / "x"))
     assert good.objects["/x"] == DATA.tobytes()
 
 
@@ -306,7 +311,7 @@ def test_an_answer_that_drips(begin: bytes) -> None:
         thread = threading.Thread(target=drip)
         thread.start()
         name = f"http://127.0.0.1:{server.getsockname()[1]}/x"
-        text = json.dumps({"own": {"headers": HEADERS, "max_retries": 0, "timeout_seconds": 0.05}})
+        text = own(max_retries=0, timeout_seconds=0.05)
         with pytest.raises(StoreFailure) as caught:
             client.fetched(name, text, 0, 9999)
         thread.join()
