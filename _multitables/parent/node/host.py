@@ -119,7 +119,8 @@ class Host:
                 events = [key for key, _ in self._selector.select(LOOK_SECONDS)]
                 for key in sorted(events, key=self._is_listener):  # ends, before others come
                     act: Callable[[], None] = key.data
-                    act()
+                    if not self._is_over:  # else who comes beside it finds the next host, too
+                        act()
                 for number, stream in list(self._streams.items()):
                     self._look(number, stream)
                 if time.monotonic() - begin > WAIT_SECONDS:
@@ -328,16 +329,13 @@ class Host:
         stream.left.add(number)
         if number in stream.waiting:
             stream.waiting.remove(number)
-        if not stream.is_planned:
-            if stream.planner == number:  # it could not plan, or is gone: the next one tries
-                stream.planner = None
-                if stream.waiting:
-                    self._ask(stream.waiting.pop(0), at)
-                elif len(stream.left) == self._n_ranks:
-                    del self._streams[at]
-            return
+        if stream.planner == number and not stream.is_planned:
+            stream.planner = None  # it could not plan, or is gone: the next one tries
+            if stream.waiting:
+                self._ask(stream.waiting.pop(0), at)
         if len(stream.left) == self._n_ranks:
-            self._end(self._streams.pop(at))
+            self._streams.pop(at, None)
+            self._end(stream)
 
     def _look(self, at: int, stream: _Stream) -> None:
         """Look after the readers of a stream, and tell ranks when it cannot go on."""
