@@ -40,6 +40,7 @@ from _benchmark.objects.file_server import file_server
 from _benchmark.objects.server import NoServerError
 from _benchmark.objects.store import Store
 from _benchmark.studies.remote import own, parts, study
+from _multitables.remote import client
 from _multitables.remote.options import OWN
 
 WORKLOAD = parts.DATASETS["zlib"].workload("zlib", 0, chunk_rows=64)
@@ -382,6 +383,7 @@ def test_a_web_server_is_measured(
         url = f"{endpoint}/{Path(rows_file).name}?signature=top-secret"
         options = {"headers": {"Authorization": "Bearer hidden-token"}}
         assert measured(url, options, PATH) == 0
+    client.forget_stores()  # they keep idle connections
     out, err = capsys.readouterr()
     assert re.search(rf"{people.RANGES} .* MB/s stored", out)
     for secret in ("top-secret", "hidden-token"):

@@ -37,7 +37,13 @@ from _multitables.parent.node import messages, plans
 from _multitables.parent.node.host_link import HostLink, host_ended
 from _multitables.parent.node.place import NodePlace
 from _multitables.parent.readers.death import Death
-from _multitables.parent.stream.open_stream import Opened, encoded_plan, made_ring, views_of
+from _multitables.parent.stream.open_stream import (
+    Opened,
+    encoded_plan,
+    made_ring,
+    ring_shortage,
+    views_of,
+)
 from _multitables.parent.stream.stream_queue import StreamQueue
 from _multitables.plan.stream_plan import ReadPlan
 from _multitables.tree import Structure
@@ -85,7 +91,7 @@ class SharedReaders:
             if "plan" in answer:
                 opened = open_here()
                 data = plans.encode(wanted, plans.of_opened(opened))
-                descriptors.append(messages.filled(data))
+                descriptors.append(_filled(data))
                 self._link.send({"planned": at}, descriptors)
             else:
                 with _checked("an index"):
@@ -121,7 +127,7 @@ class SharedReaders:
                 number = self.place.number
                 ring = made_ring(encoded_plan(plan, opened), plan, opened, consumer=number)
                 data = plans.encode(wanted, (plan, block_size, others), opened.indexes)
-                descriptors.append(messages.filled(data))
+                descriptors.append(_filled(data))
                 message = {"planned": at, "n_readers": n_readers}
                 self._link.send(message, [*ring.descriptors(), *descriptors])
             else:
@@ -143,7 +149,7 @@ class SharedReaders:
 
         def mapped(at: int, answer: dict[str, Any], descriptors: list[int]) -> mmap.mmap | None:
             if "plan" in answer:
-                descriptors.append(messages.filled(made()))
+                descriptors.append(_filled(made()))
                 self._link.send({"planned": at}, descriptors)
             self._leave(at, holds=False)
             with _checked("memory"):
@@ -296,6 +302,14 @@ def _checked(what: str) -> Iterator[None]:
             good="What was delivered is good",
             advice="End all ranks of the node and start them again",
         ) from error
+
+
+def _filled(data: bytes) -> int:
+    """Return the descriptor of memory that has these bytes for ever."""
+    try:
+        return messages.filled(data)
+    except OSError as error:
+        raise ring_shortage(error, len(data), "what ranks of a node share") from error
 
 
 def _leave_in_child() -> None:

@@ -237,12 +237,12 @@ def made_ring(
         raise ring_shortage(error, plan.ring_payload_bytes) from error
 
 
-def ring_shortage(error: BaseException, needed: int) -> SharedMemoryError:
-    """Compose the error for a ring whose memory is not available."""
+def ring_shortage(error: BaseException, needed: int, of: str = "the ring") -> SharedMemoryError:
+    """Compose the error for shared memory that is not available, of a ring or of something else."""
     reason = getattr(error, "strerror", None) or error
     advice = "Free memory, or choose a smaller block_size or read_ahead"
     return SharedMemoryError(
-        f"shared memory for the ring cannot be reserved ({needed} bytes): {reason}",
+        f"shared memory for {of} cannot be reserved ({needed} bytes): {reason}",
         advice=advice_for(error, advice),
         expected=needed,
     )
