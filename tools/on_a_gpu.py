@@ -31,6 +31,10 @@ import torch
 
 import multitables
 
+#: Torch's types leave these open, or ask for its own class of datasets.
+cuda: Any = torch.cuda
+DataLoader: Any = torch.utils.data.DataLoader
+
 BATCH = 256
 #: Bytes of a row: an image of 224 x 224 x 3.
 ROW = (224, 224, 3)
@@ -71,17 +75,17 @@ def pinned(data: Data, copy_stream: bool = False, **options: Any) -> Batches:
     paths = ["/images", "/number"]
     with_ring: Any = {"pin_memory": True, **options}
     dataset = multitables.TorchDataset(data.path, paths, BATCH, **with_ring)
-    stream = torch.cuda.Stream() if copy_stream else torch.cuda.current_stream()
+    stream = cuda.Stream() if copy_stream else cuda.current_stream()
     if copy_stream:
         dataset.copy_on(stream)
-    for batch in torch.utils.data.DataLoader(dataset, batch_size=None):
-        with torch.cuda.stream(stream):
+    for batch in DataLoader(dataset, batch_size=None):
+        with cuda.stream(stream):
             moved = [tensor.to("cuda", non_blocking=True) for tensor in batch]
         del batch
         if copy_stream:
-            torch.cuda.current_stream().wait_stream(stream)
+            cuda.current_stream().wait_stream(stream)
             for tensor in moved:
-                tensor.record_stream(torch.cuda.current_stream())
+                tensor.record_stream(cuda.current_stream())
         yield moved[0], moved[1]
     dataset.close()
 
@@ -107,9 +111,7 @@ class Slices:
 
 def usual(data: Data, workers: int) -> Batches:
     """h5py in processes of a `DataLoader`, which pins what they send."""
-    loader = torch.utils.data.DataLoader(
-        Slices(data.path), batch_size=None, num_workers=workers, pin_memory=True
-    )
+    loader = DataLoader(Slices(data.path), batch_size=None, num_workers=workers, pin_memory=True)
     for images, numbers in loader:
         yield images.to("cuda", non_blocking=True), numbers.to("cuda", non_blocking=True)
 
@@ -135,7 +137,7 @@ def seconds(data: Data, contender: Callable[[Data], Batches]) -> float:
         wrong += (sums != data.sums[numbers]).sum()
         seen[numbers] += 1
         del images, numbers
-    torch.cuda.synchronize()
+    cuda.synchronize()
     taken = time.perf_counter() - begin
     if wrong.item() or (seen != 1).any().item():
         raise AssertionError(f"{wrong.item()} rows are wrong, {(seen != 1).sum().item()} missing")
@@ -175,10 +177,10 @@ def main() -> int:
     parser.add_argument("--workers", type=int, default=8, help="of the usual loader")
     parser.add_argument("--folder", type=Path, help="where the files are written")
     given = parser.parse_args()
-    if not torch.cuda.is_available():
+    if not cuda.is_available():
         print("torch has no CUDA device here")
         return 2
-    print(f"{torch.cuda.get_device_name()}, torch {torch.__version__}")
+    print(f"{cuda.get_device_name()}, torch {torch.__version__}")
     n_rows = int(given.gib * (1 << 30)) // int(np.prod(ROW))
     with tempfile.TemporaryDirectory(dir=given.folder) as folder:
         for name, filters in KINDS.items():
