@@ -180,7 +180,8 @@ def compounds(draw: Any, inner: st.SearchStrategy[Kind]) -> Kind:
         return complex(*map(float, each)) if is_complex else tuple(each)
 
     inside = ", ".join(f"{name} at {places[name]}: {kinds[name].name}" for name in order)
-    return Kind(stored, dtype, value, f"{{{inside}}} of {stored.get_size()}")
+    has_odd_zeros = any(member.has_odd_zeros for member in members)
+    return Kind(stored, dtype, value, f"{{{inside}}} of {stored.get_size()}", has_odd_zeros)
 
 
 @st.composite
@@ -193,7 +194,8 @@ def arrays(draw: Any, inner: st.SearchStrategy[Kind]) -> Kind:
         return found.reshape(*dims, *found.shape[1:])
 
     stored = h5t.array_create(base.stored, dims)
-    return Kind(stored, np.dtype((base.dtype, dims)), value, f"{dims} of {base.name}")
+    dtype, name = np.dtype((base.dtype, dims)), f"{dims} of {base.name}"
+    return Kind(stored, dtype, value, name, base.has_odd_zeros)
 
 
 NUMBERS = floats() | integers() | st.sampled_from(PLAIN)
