@@ -30,7 +30,7 @@
 #     virtual_sources.py     where they are
 #     kept_source.py         a file that is opened again and again
 #     stored_files.py        a file by its name, here or in a store: what identifies it
-#     stored_objects.py      objects of stores, asked for
+#     stored_objects.py      objects of stores: identity and bytes
 #     whole_object.py        the metadata of an object, and its index
 #     open_files.py          files that are open, and the objects that paths lead to
 #     reach.py               which files a file may lead to
@@ -97,7 +97,7 @@
 #   wire/                    plans and requests as bytes (pure; readers import it, too)
 #     plan_bytes.py          ReadPlan -> bytes that the core reads, datasets -> its table
 #     request_bytes.py       what a request asks, as bytes for a reader
-#     values.py              numbers, texts, arrays and what is made of them, as bytes
+#     values.py              numbers, texts, arrays and their compounds, as bytes
 #     survey_bytes.py        the datasets of a survey as a table of the core
 #   parent/                  runs only in the user's process; the faces stand here
 #     streamer.py            the public Streamer: paths and options -> streams

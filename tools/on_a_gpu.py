@@ -117,7 +117,7 @@ def usual(data: Data, workers: int) -> Batches:
 
 
 def contenders(workers: int) -> dict[str, Callable[[Data], Batches]]:
-    """Name what is compared."""
+    """Return the contenders by name."""
     return {
         "pin_memory": pinned,
         "pin_memory, copy_on": partial(pinned, copy_stream=True),
@@ -145,7 +145,7 @@ def seconds(data: Data, contender: Callable[[Data], Batches]) -> float:
 
 
 def ring_alone(data: Data) -> float:
-    """Deliver all rows to nobody, and return the time."""
+    """Deliver all rows, drop them, and return the time."""
     begin = time.perf_counter()
     batches = multitables.Streamer(data.path).get_batches(["/images", "/number"], BATCH)
     with batches:

@@ -1,4 +1,4 @@
-"""Who reads small datasets, files, shots and an object, and who starts fresh; each in a process.
+"""Contenders for small datasets, files, shots, an object and fresh starts, each in a process.
 
 Law
 ---
@@ -55,14 +55,14 @@ def _small(name: str, recipe: str, place: str, paths: Sequence[str], figure: Any
 def datasets(
     filename: str, paths: Sequence[str], n_bytes: int, names: Sequence[str]
 ) -> list[Contender]:
-    """Who reads the datasets of one file, whole and one after the other; for each dataset."""
+    """Return readers of all datasets of one file, one after the other; figures are per dataset."""
     figure = _milliseconds("n_bytes", n_bytes, of=len(paths))
     place = os.path.abspath(filename)
     return [_small(name, WHOLE[name], place, paths, figure) for name in names]
 
 
 def files(filenames: Sequence[str], path: str, n_bytes: int) -> list[Contender]:
-    """Who reads the same dataset of many files."""
+    """Return readers of the same dataset of many files."""
     first, everything = (
         _milliseconds("n_bytes", n_bytes, key) for key in ("first_seconds", "seconds")
     )
@@ -75,7 +75,7 @@ def files(filenames: Sequence[str], path: str, n_bytes: int) -> list[Contender]:
 
 
 def names_of_attributes(filename: str, n_datasets: int) -> list[Contender]:
-    """Who tells paths, shapes, types and names of attributes by ``visititems``."""
+    """Return walks by ``visititems`` that list paths, shapes, types and names of attributes."""
     asked = {"filename": os.path.abspath(filename), "task": "objects", "with_chunks": False}
     figure = _milliseconds("n", n_datasets)
     return [
@@ -154,7 +154,7 @@ def processes(filename: str, path: str, bytecode: str) -> list[Contender]:
 
 
 def over_http(url: str, path: str, n_bytes: int) -> list[Contender]:
-    """Who reads a dataset of an object, all of them from its URL on."""
+    """Return readers of a dataset of an object; each begins with the URL."""
     asked: dict[str, Any] = {
         "url": url,
         "path": path,

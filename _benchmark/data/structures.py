@@ -1,4 +1,4 @@
-"""Files whose structure is what is read: many datasets, small or equal, or one of many chunks.
+"""Files that test structure: many datasets, small or equal, or one dataset of many chunks.
 
 Law
 ---

@@ -1,11 +1,11 @@
-"""The loops in which many small datasets or files are read and timed, as a child of its own.
+"""Read and time many small datasets or files, in a child process.
 
 Law
 ---
 1. A recipe opens the file when it is entered, and then opens, indexes and reads each dataset whole,
    as an array or as the blocks of a stream. Recipes of many files are given the dataset's path, and
    open each file. Processes and threads have been started with the last one before the clock.
-2. What is checked and timed of it is the same for all: rows, in the order of the paths.
+2. All recipes are checked and timed alike: by their rows, in the order of the paths.
 3. It is run as a program, beside its neighbours: standard library, NumPy, and the recipe's library.
 """
 

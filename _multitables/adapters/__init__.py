@@ -29,7 +29,7 @@ ADAPTERS = {
 
 
 def installed() -> list[str]:
-    """Return the names of the adapters whose library is installed; nothing is imported."""
+    """Return the names of the adapters whose library is installed, without an import."""
     import importlib.util
 
     return [name for name, (_, own) in ADAPTERS.items() if importlib.util.find_spec(own)]

@@ -146,7 +146,8 @@ def library_failed(filename: str, path: str, why: str) -> FileOpenError:
     )
 
 
-#: What only another program reads -> what is so, why in place of {}; what is good; what to do.
+#: A thing that only another program reads -> what happened, with the reason in place of {}; what is
+#: still good; what to do.
 UNSUPPORTED = {
     "unknown": (
         "is stored in a way that the core does not know: {}",

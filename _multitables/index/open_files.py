@@ -390,7 +390,7 @@ def _refusals(filename: str, opened: str = "") -> Iterator[None]:
 def _open_object(name: str, storage: StorageOptions, uses_index: bool) -> OpenFile:
     """Open an object of a store: by one request for its state where an index of it is at hand.
 
-    Elsewhere an index beside it is asked for while its first bytes come.
+    Without one, it requests an index beside the object and its first bytes at a time.
     """
     from _multitables.index.whole_object import (
         WholeObject,

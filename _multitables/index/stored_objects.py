@@ -1,4 +1,4 @@
-"""Objects of stores, asked for by their names: what identifies them, and their bytes.
+"""Objects of stores, by their names: what identifies them, and their bytes.
 
 Law
 ---
@@ -19,47 +19,49 @@ from _multitables.remote.failures import StoreFailure, error_of
 from _multitables.remote.names import absolute
 from _multitables.remote.options import StorageOptions
 
-#: Things that a store is asked for at a time, before readers have connections of their own.
+#: Requests to a store at a time, before readers have connections.
 CONCURRENT = 16
 #: More than any object has.
 ALL_BYTES = 1 << 50
-Asked = TypeVar("Asked")
-Told = TypeVar("Told")
+Thing = TypeVar("Thing")
+Answer = TypeVar("Answer")
 
 
 def state_of(name: str, options: StorageOptions) -> Fingerprint:
     """Return what identifies an object as it is now."""
-    return _told(name, options, *_asked(client.head, name, options))
+    return _fingerprint(name, options, *_answer(client.head, name, options))
 
 
 def read_whole(name: str, options: StorageOptions) -> tuple[Fingerprint, bytes]:
     """Return what identifies an object, and all its bytes, by one request."""
-    etag, state, data = _asked(_whole, name, options)
-    return _told(name, options, etag, state), bytes(data)
+    etag, state, data = _answer(_whole, name, options)
+    return _fingerprint(name, options, etag, state), bytes(data)
 
 
 def first_bytes(name: str, options: StorageOptions) -> tuple[Fingerprint, bytes]:
     """Return what identifies an object, and its first bytes, by one request."""
-    etag, state, data = _asked(_first_bytes, name, options)
-    return _told(name, options, etag, state), bytes(data)
+    etag, state, data = _answer(_first_bytes, name, options)
+    return _fingerprint(name, options, etag, state), bytes(data)
 
 
-def concurrently(ask: Callable[[Asked], Told], things: Sequence[Asked]) -> list[Told]:
+def concurrently(ask: Callable[[Thing], Answer], things: Sequence[Thing]) -> list[Answer]:
     """Ask a store for several things at a time; their order stays."""
     return client.concurrently(ask, things, CONCURRENT)
 
 
 def listed(name: str, options: StorageOptions) -> list[str]:
     """Return the names of the objects that begin with a name."""
-    return _asked(client.listed, name, options)
+    return _answer(client.listed, name, options)
 
 
 def put(name: str, options: StorageOptions, file: str) -> None:
     """Write a file of this machine as an object."""
-    _asked(client.put, name, options, file)
+    _answer(client.put, name, options, file)
 
 
-def _told(name: str, options: StorageOptions, etag: str, state: tuple[int, int]) -> Fingerprint:
+def _fingerprint(
+    name: str, options: StorageOptions, etag: str, state: tuple[int, int]
+) -> Fingerprint:
     folder = options.at(name).get("cache_folder")
     if folder:
         _check_cache(folder)
@@ -97,8 +99,10 @@ def _first_bytes(
     return *client.head(name, text), b""  # it is empty
 
 
-def _asked(ask: Callable[..., Told], name: str, options: StorageOptions, *arguments: Any) -> Told:
-    """Ask a store, and raise failures as errors that name the object and lead to nothing else."""
+def _answer(
+    ask: Callable[..., Answer], name: str, options: StorageOptions, *arguments: Any
+) -> Answer:
+    """Ask a store; failures become errors that name the object and carry no other exception."""
     try:
         return ask(name, options.client_text(name), *arguments)
     except StoreFailure as failure:

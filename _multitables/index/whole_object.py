@@ -85,7 +85,7 @@ def first_bytes_and_index(
 ) -> tuple[Fingerprint, bytes, bytes]:
     """Return what `first_bytes` does, and the index beside an object, by requests at a time.
 
-    There is nothing of the index if nobody `looks` for it.
+    Without `looks` the index has no bytes.
     """
     if not looks:
         return *first_bytes(name, options), b""
@@ -107,7 +107,7 @@ def _first(name: str, options: StorageOptions) -> Any:
 
 
 def _index_beside(name: str, options: StorageOptions) -> bytes:
-    """Return the index beside an object; nothing if there is none, or if it is too long."""
+    """Return the index beside an object; no bytes if it is missing or too long."""
     try:
         text = options.client_text(name)
         beside = name + SUFFIX
@@ -117,7 +117,7 @@ def _index_beside(name: str, options: StorageOptions) -> bytes:
             data += client.fetched(beside, text, len(data), size, etag)[2]
         return data if len(data) == size else b""
     except StoreFailure:
-        return b""  # most objects have none, and it is not worth an error
+        return b""  # most objects have no index, so its lack is no error
 
 
 def keep_index(name: str, data: bytes) -> bool:

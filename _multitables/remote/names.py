@@ -51,7 +51,7 @@ def absolute(name: str) -> str:
     if not is_remote(name):
         whole = name
         if not name.startswith("/"):
-            # The working directory may be removed, or a sandbox does not tell it.
+            # The working directory may be removed, or a sandbox may hide it.
             with contextlib.suppress(OSError):
                 whole = os.path.join(os.getcwd(), name)
         # What is before ".." may be a link, whose folder only the system knows.

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from _multitables.plan.stream_plan import ReadPlan
     from _multitables.select.fallback_call import LibraryCall
 
-#: Not the core's: it tells a core of another layout.
+#: Written here too, so that a core of another layout refuses the bytes.
 PLAN_MAGIC = int.from_bytes(b"MTPLAN05", "little")
 _PLAN_HEADER = struct.Struct("<19Q")
 _TAPE = struct.Struct("<5Q")
@@ -161,13 +161,13 @@ def kind_of(
     conversions: Sequence[Conversion],
     fill_value: bytes,
 ) -> _core.Kind:
-    """Return what a table says of elements, whose first numbers are as in `_core.Kind`."""
+    """Return a table's description of elements; its first numbers are those of `_core.Kind`."""
     filters = [(spec.id, spec.flags, spec.values) for spec in pipeline]
     return element, filters, [word for one in conversions for word in one.words], fill_value
 
 
 def _parts(dataset: Dataset) -> npt.NDArray[np.uint64] | None:
-    """Return the parts of what is shown, by the numbers of datasets in the table."""
+    """Return the parts that a virtual dataset shows, by numbers of datasets in the table."""
     if not dataset.shown or not len(dataset.index.parts):
         return None
     parts = dataset.index.parts.copy()

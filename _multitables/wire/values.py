@@ -1,4 +1,4 @@
-"""Values as bytes: numbers, texts, arrays, and what is made of them.
+"""Values as bytes: numbers, texts, arrays, and their compounds.
 
 Law
 ---
@@ -146,14 +146,14 @@ def _encode_bare(dtype: np.dtype[Any]) -> Any:
     }
 
 
-def decode_dtype(told: str | dict[str, Any]) -> np.dtype[Any]:
+def decode_dtype(described: str | dict[str, Any]) -> np.dtype[Any]:
     """Return the dtype of which `encode_dtype` made JSON."""
-    if isinstance(told, str):
-        return np.dtype(told)
-    if "bare" in told:
-        return np.dtype(decode_dtype(told["bare"]), metadata=told["metadata"])
-    if "base" in told:
-        return np.dtype((decode_dtype(told["base"]), tuple(told["shape"])))
-    compound: Any = {**told, "formats": [decode_dtype(part) for part in told["formats"]]}
+    if isinstance(described, str):
+        return np.dtype(described)
+    if "bare" in described:
+        return np.dtype(decode_dtype(described["bare"]), metadata=described["metadata"])
+    if "base" in described:
+        return np.dtype((decode_dtype(described["base"]), tuple(described["shape"])))
+    compound: Any = {**described, "formats": [decode_dtype(part) for part in described["formats"]]}
     dtype: np.dtype[Any] = np.dtype(compound)
     return dtype

@@ -308,7 +308,7 @@ def test_heaps(tmp_path: Path) -> None:
 
 
 def test_elements_that_share_their_bytes(tmp_path: Path) -> None:
-    """78 kB that stand for 16 GiB."""
+    """78 kB whose rows would take 16 GiB in memory."""
     path, n = tmp_path / "x.h5", 1 << 18
     with h5py.File(path, "w") as file:
         one = file.create_dataset("one", (1,), h5py.vlen_dtype("u1"))

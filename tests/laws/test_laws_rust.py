@@ -288,7 +288,7 @@ def use_paths(tree: str) -> Iterator[str]:
 
 
 class Paths:
-    """Which files of a crate see which others, by the paths that stand in them.
+    """The files of a crate that each file uses, by the paths in its code.
 
     What a file passes on (`pub use`) is seen where it is defined. Methods that a file adds to
     another's type are seen nowhere.

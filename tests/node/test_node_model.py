@@ -1,6 +1,6 @@
 """Ranks of a node and their host in every order of their steps, with a fault at any of these.
 
-1. Nobody waits for ever: who is there can end without time, another fault, or somebody late.
+1. No process waits for ever: those present can end without time, another fault, or a late rank.
 2. One rank at a time opens or plans, a dead one is replaced, and all ranks of a host get the same.
 3. A rank ends with an error only if the fault concerns it, and the error is a named one.
 4. The host ends after the last rank. No descriptor, ring or reader is left on either side.

@@ -17,7 +17,7 @@ import subprocess
 from pathlib import Path
 
 ROLES = ("parent", "reader")
-#: Each call, who makes it, and the errors with which it may fail; 0 stands for a short one.
+#: Each call, the processes that make it, and the errors with which it may fail; 0: a short call.
 CALLS: dict[str, tuple[tuple[str, ...], tuple[int, ...]]] = {
     "read": (ROLES[:1], (errno.EIO, errno.EINTR, 0)),
     "pread": (ROLES, (errno.EIO, errno.EINTR, 0)),  # and preadv, from the same places

@@ -4,9 +4,9 @@ Law
 ---
 1. A step is what others can see: a call of the kernel, a start, an end. Between two of them a
    process is alone, so the orders of steps are all that can happen.
-2. States that were seen are not walked again, so the walk ends. From each of them everybody who is
-   there must be able to end without another fault, without time, and without a process that has not
-   come: else it waits for ever.
+2. States that were seen are not walked again, so the walk ends. From each of them all processes
+   that are present must be able to end without another fault, without time, and without a late
+   process: else one waits for ever.
 3. A rank that tries again to come in is one that begins: it keeps nothing meanwhile.
 4. It knows no elements: what goes through a ring is the core's (core/src/ring/races.rs).
 """
@@ -43,7 +43,7 @@ class Step(NamedTuple):
 
     what: str
     who: Any = None
-    #: It comes if nothing else does.
+    #: It comes if no other step does.
     is_sure: bool = True
 
 
@@ -163,7 +163,7 @@ class Walk:
         assert len(plan) <= 1, f"{plan} plan at a time"
 
     def _is_unseen(self, world: World, at: int) -> bool:
-        """Whether nobody sees what a rank does next, so that its place in the order is nothing."""
+        """Whether a rank's next step is invisible to others, so that its order does not matter."""
         if not world.processes[at].is_here:
             return False
         name = self._pending(world, at)[0]

@@ -3,7 +3,7 @@
 Law
 ---
 1. Its argument is JSON: what to stream, and what to do meanwhile. It prints a line of JSON for each
-   thing that comes, and one at the end with what was told, and how often it opened and planned.
+   arrival, and a last one with its reports and how often it opened and planned.
 """
 
 from __future__ import annotations

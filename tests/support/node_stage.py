@@ -260,7 +260,7 @@ class HostListener(NamedTuple):
 
 
 class Key(NamedTuple):
-    """What can be read, and what is done then."""
+    """An entry of the selector: a socket, and the handler to call when it is ready."""
 
     fileobj: Any
     fd: Any

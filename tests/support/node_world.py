@@ -4,7 +4,7 @@ Law
 ---
 1. A `State` is all that is left of the past: states that are equal have the same future.
 2. It follows Linux: an end that is closed with something unread loses the other end's connection,
-   and who waits at a socket is lost with the one that listens.
+   and a process that waits at a socket is lost with the one that listens.
 3. It knows no code of the library.
 """
 
@@ -40,7 +40,7 @@ Message = tuple[str, tuple[Any, ...]]
 
 
 class Connection(NamedTuple):
-    """Both ends, and what is on its way to them."""
+    """Both ends, and the messages on their way to them."""
 
     to_host: tuple[Message, ...] = ()
     to_rank: tuple[Message, ...] = ()
@@ -80,7 +80,7 @@ class State(NamedTuple):
     faults: tuple[tuple[str, int], ...]
     clock: float = 1.0
     connections: tuple[tuple[Label, Connection], ...] = ()
-    #: Who listens, and who waits there.
+    #: The process that listens, and those that wait there.
     listens: int | None = None
     backlog: tuple[Label, ...] = ()
     #: The host, in bytes.

@@ -1,9 +1,9 @@
-"""The cases of small data: who reads what beside which peer, and what is wanted.
+"""The cases of small data: reader, data and peer, and the target of each.
 
 Law
 ---
-1. A part yields its cases, and `measure` is the same for all. Wanted figures stand in the tables
-   below, as times of the peer's speed, or as milliseconds at most.
+1. A part yields its cases, and `measure` is the same for all. Targets stand in the tables below,
+   as multiples of the peer's speed, or as milliseconds at most.
 2. It measures only through `TargetRun`, which checks the data and takes the turns.
 """
 
@@ -134,7 +134,7 @@ def datasets(run: TargetRun) -> Cases:
 
 
 def fusion(run: TargetRun) -> Cases:
-    """A file of shots: signal by signal, as a collection, and what is in it."""
+    """A file of shots: its signals one by one, as a collection, and its list of objects."""
     n_shots, n_signals = run.sizes["shots"], run.sizes["signals"]
     made = ShotsFile(f"small_shots_{n_shots}_{n_signals}", n_shots, n_signals, "shot")
     filename = run.prepared(made, shots.in_directory)

@@ -6,7 +6,7 @@ Law
    link, and what was opened is looked at. Another one is not used.
 2. A socket there has a host as long as a process listens at it. One that nobody listens at is what
    a killed process has left: the next one that listens, or ends, removes it.
-3. Who listens or removes holds the folder's lock, which the kernel frees when they end.
+3. A process holds the folder's lock while it listens or removes; the kernel frees it at its end.
 4. Nothing here waits: callers try again, and have a deadline.
 
 This file must never know what is said through a socket.

@@ -4,7 +4,7 @@ Law
 ---
 1. Whole values: a rank that is given them is as if it had opened and planned itself, and may plan
    the next stream. Only the file that is held open, and what was counted, stay behind.
-2. They are of the ranks that wanted the same, which the bytes say: others get an error.
+2. The bytes name what their rank requested; a rank that requests something else gets an error.
 3. No rank is given Python objects in arrays, nor classes but those named here.
 """
 
@@ -52,7 +52,7 @@ CLASSES: dict[str, type] = {
 
 
 def encode(wanted: bytes, value: tuple[Any, ...], known: Sequence[ChunkIndex] = ()) -> bytes:
-    """Lay out what was made of what this rank wanted; the others have the `known` indexes."""
+    """Lay out what this rank made of its request; the others have the `known` indexes."""
     return values.encode((wanted, *value), known)
 
 
@@ -62,7 +62,7 @@ def decode(data: bytes, wanted: bytes, known: Sequence[ChunkIndex] = ()) -> tupl
     Raises
     ------
     OptionsError
-        It wanted something else.
+        That rank requested something else.
     ValueError
         The bytes are something else.
     """

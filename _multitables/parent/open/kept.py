@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 class kept(Generic[T]):  # noqa: N801 - as property is called
-    """A decorator of methods: their value is computed when it is asked for first, and kept."""
+    """A decorator of methods: the first use computes the value, and later ones get it."""
 
     def __init__(self, compute: Callable[[Any], T]) -> None:
         self._compute = compute

@@ -366,7 +366,7 @@ class Contents:
         return Part(dtype, inner, dataset.reason, read)
 
     def _index(self, field: str) -> ChunkIndex:
-        """Return the index of a field, for a library, for errors, and of what is not plain."""
+        """Return the index of a field: a library, an error or data that is not plain needs it."""
         if self._stored is None:
             self._stored = self._source.index_at(self._place, as_stored=True)
         delivered = _delivered(self._type, field or None) if self._is_direct else None
@@ -402,7 +402,7 @@ def _with_fields(array: Array, dtype: np.dtype[Any]) -> Array:
 
 
 def _delivered(kind: ElementKind, field: str | None) -> FieldType | None:
-    """Return what is delivered of elements, if the core makes it as h5py gives it."""
+    """Return the part of elements to deliver, if the core makes the values that h5py gives."""
     try:
         part = kind.part(field)
     except Unsupported:

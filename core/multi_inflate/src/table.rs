@@ -78,7 +78,7 @@ impl TableMaker {
     /// the first part has the flags `all`.
     ///
     /// The symbols, each with the length of its code (0: unused) and its meaning, are a multiple of
-    /// four and at most 288. What stands for the link to a subtable is asked of `kept`. None: the code
+    /// four and at most 288. `kept` gives the link to a subtable. None: the code
     /// is not complete.
     pub(crate) fn fill(
         &mut self,

@@ -15,7 +15,7 @@ use std::ops::Range;
 /// The number of a chunk that has no record.
 pub const NO_CHUNK: u64 = u64::MAX;
 
-/// A chunk, or a part of one that is stored as it is, and what is wanted of it.
+/// A chunk, or a part of a chunk that is stored as it is, and the rows to read of it.
 #[derive(Clone, Debug)]
 pub struct ChunkRead {
     /// The number of its record; `NO_CHUNK` where it was never stored.

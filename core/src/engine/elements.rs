@@ -26,7 +26,7 @@ impl Elements<'_> {
 
 /// Reads elements of the virtual datasets of one table.
 pub trait ReadElements: Send {
-    /// Write what is wanted into `out`, as it is delivered.
+    /// Write the requested elements into `out`, as they are delivered.
     fn read(
         &mut self,
         wanted: &Elements<'_>,

@@ -2,7 +2,7 @@
 //!
 //! Law:
 //! 1. What is kept of a dataset goes by its file, as it was indexed, and by how its chunks decode.
-//! 2. A virtual dataset is a read inside a read: who reads its parts is handed in from above.
+//! 2. A virtual dataset is a read inside a read: the reader of its parts is handed in from above.
 
 use crate::engine::chunk_cache::{Key, SharedCache};
 use crate::engine::elements::ReadElements;

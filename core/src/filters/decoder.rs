@@ -18,7 +18,7 @@ pub struct FilterSpec {
 pub(crate) enum OutputSize {
     /// Known before decoding: from the stored size or from a header.
     Exactly(usize),
-    /// Only decoding tells.
+    /// Known after decoding only.
     Unknown,
 }
 
@@ -34,7 +34,7 @@ pub(crate) trait Decoder: Send {
         None
     }
 
-    /// The size of the decoded bytes, where header or stored size tell it.
+    /// The size of the decoded bytes, where the header or the stored size gives it.
     fn output_size(&self, stored: &[u8]) -> Result<OutputSize, Fault>;
 
     /// The part of `stored` that is the decoded data, for filters that change no byte.

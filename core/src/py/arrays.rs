@@ -1,7 +1,7 @@
 //! Memory as Python sees it, for the time of a call, and what the call raised.
 //!
 //! Law:
-//! 1. A view is released when the call ends: nobody keeps one of memory that is used again.
+//! 1. A view is released when the call ends, since its memory is used again.
 
 use crate::engine::counters::Mark;
 use pyo3::prelude::*;
@@ -9,8 +9,8 @@ use pyo3::prelude::*;
 /// CPython's PyBUF_WRITE, which the limited API of 3.10 does not name.
 const WRITABLE: std::ffi::c_int = 0x200;
 
-/// Call `act` with views of memory and of a mark, which are released when it returns: a view that was
-/// kept is an error of its own.
+/// Call `act` with views of memory and of a mark, which are released when it returns. A view that
+/// Python still holds then is an error.
 pub(super) fn lent(
     py: Python<'_>,
     out: &mut [u8],

@@ -1,7 +1,7 @@
 //! The module `_multitables._core`: its classes, functions and numbers.
 //!
 //! Law:
-//! 1. What Python may call is named here, and nowhere else. What it then does stands in the file of its noun.
+//! 1. Only this file names what Python may call. The code of each call is in the file of its noun.
 
 use super::{
     child, chunks, codec_limit, convert, datatype, descriptor, format_error, machine, metadata,

@@ -2,7 +2,7 @@
 //!
 //! Law:
 //! 1. A table is made here once and never changes; readers, requests and plans take it as it is.
-//! 2. Python gives values, by names; where words stand in a record it does not know.
+//! 2. Python gives values by names, and does not know the layout of records.
 
 use crate::filters::{FILTERS, FilterSpec};
 use crate::format::chunk::Chunk;
@@ -345,7 +345,7 @@ pub fn table_of_one(
     Ok(Some(Table::of(builder)))
 }
 
-/// Whether chunks lie in what is stored, which a damaged file may deny.
+/// Whether chunks lie inside the file, or its inline bytes; those of a damaged file may not.
 fn are_inside(chunks: &[Chunk], stored: &SourceValues) -> bool {
     let end = match stored.inline.len() {
         0 => stored.fingerprint.size_bytes,

@@ -15,7 +15,7 @@ pub fn words_of(bytes: &[u8]) -> PyResult<Vec<u64>> {
     words.map_err(|_| PyValueError::new_err("a request is whole words"))
 }
 
-/// Why readers cannot be told of a table.
+/// The exception for a table that cannot be shared with readers.
 pub fn not_shared(error: ShareError) -> PyErr {
     match error {
         ShareError::Memory(error) => PyOSError::new_err(error),

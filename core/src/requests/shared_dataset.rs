@@ -1,7 +1,7 @@
 //! A table of datasets in the arena, as the readers know it.
 //!
 //! Law:
-//! 1. It has a number of its own in this process: readers keep what they made of it under that.
+//! 1. Its number is unique in this process, and readers keep what they made of it by that number.
 //! 2. It is checked before any reader sees it.
 
 use crate::requests::arena::{Arena, Region};

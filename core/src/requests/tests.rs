@@ -318,7 +318,7 @@ fn many_datasets_share_one_answerer() {
     }
 }
 
-/// What was checked when a dataset was opened is what is read, whatever its place in the arena holds.
+/// Readers use the copy that was checked, also if another process overwrites the arena.
 #[test]
 fn a_table_that_another_process_overwrites_stays_as_it_was() {
     let mut random = XorShift64(11);

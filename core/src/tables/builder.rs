@@ -3,7 +3,7 @@
 //! Law:
 //! 1. Every table is made here: of one dataset, of a plan, of a survey.
 //! 2. What is equal is there once: sources, and what kinds of datasets say.
-//! 3. Nothing is checked here: a table is checked when it is opened.
+//! 3. A table is checked when it is opened, not when it is made.
 
 use super::dataset::{
     Chunk, DatasetRecord, FLAG_CLIPPED, FLAG_JOINED, FLAG_LIBRARY, FLAG_WINDOWS, Header, MAGIC,
@@ -36,7 +36,7 @@ pub struct Shape<'a> {
     pub row_bytes: u64,
     pub dims: &'a [u64],
     pub chunk_dims: &'a [u64],
-    /// Three words for each axis behind the first; none: all of each.
+    /// Three words for each axis behind the first; without words, the whole of each axis.
     pub windows: &'a [u64],
     /// Behind the last row of each file of several.
     pub ends: &'a [u64],

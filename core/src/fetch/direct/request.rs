@@ -1,12 +1,12 @@
 //! A read around the page cache that is under way.
 //!
-//! Law: it reads whole aligned pieces, and is taken up again until what was asked for has come.
+//! Law: it reads whole aligned pieces, and continues until all requested bytes have come.
 
 use super::aligned_buffer::{ALIGN, AlignedBuffer};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-/// A read in flight: what was asked for, and how much of it has come.
+/// A read in flight: the requested bytes, and how many of them have come.
 #[derive(Debug)]
 pub(super) struct Request {
     /// Open until the read has ended.
@@ -15,7 +15,7 @@ pub(super) struct Request {
     /// First byte in the file, rounded down; bytes to read, rounded up.
     pub from: u64,
     pub len: usize,
-    /// The part that was asked for, inside the buffer.
+    /// The requested part, inside the buffer.
     pub skip: usize,
     pub wanted: usize,
     pub done: usize,

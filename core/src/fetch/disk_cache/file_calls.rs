@@ -1,6 +1,6 @@
 //! Locks and reads of files that go on where a signal interrupted them.
 //!
-//! Law: knows nothing of what the files hold.
+//! Law: the content of files is opaque here.
 
 use std::fs::File;
 use std::io::{self, ErrorKind};

@@ -1,7 +1,7 @@
 //! The blocks of a blosc buffer: streams are unpacked, and their shuffle is undone.
 //!
 //! Law:
-//! 1. A block lands in memory of its size; of it, what is wanted is right.
+//! 1. A block lands in memory of its size, of which the wanted bytes are right.
 //! 2. Streams that were stored raw are never copied before they are unshuffled.
 
 use super::super::Fault;

@@ -1,6 +1,6 @@
 //! When an LZ4 stream is decoded only as far as it is needed.
 //!
-//! Law: who fetches a stream and who decodes it decide alike.
+//! Law: fetching and decoding of a stream decide by the same rule.
 
 /// Whether an LZ4 stream of this many bytes should be decoded only as far as needed. liblz4 takes
 /// as long for a byte then, but many times as long where it ends in a run.
