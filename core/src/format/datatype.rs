@@ -239,7 +239,7 @@ fn float(cursor: &mut Cursor<'_>, version: u8, flags: u32, size: u32) -> Result<
     ];
     let end = parts.map(|(at, bits)| u16::from(at) + u16::from(bits));
     // They are counted from the element's first bit, and HDF5 does not ask the precision.
-    if end.iter().any(|&end| u32::from(end) > 8 * size) {
+    if end.iter().any(|&end| u64::from(end) > 8 * u64::from(size)) {
         let within = format!("sign, exponent and mantissa within {size} bytes");
         return corrupt(address, within, format_args!("ends at bits {end:?}"));
     }
@@ -369,5 +369,32 @@ fn check_size(address: u64, size: u32, kind: &Kind, descriptor: Option<u32>) -> 
             size,
         ),
         None => corrupt(address, "an array of less than 4 GiB", "a larger one"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::format::cursor::Sizes;
+
+    /// A float's message: class 1, version 1, its bytes, and where sign, exponent and mantissa are.
+    fn a_float(size: u32) -> Vec<u8> {
+        let size = size.to_le_bytes();
+        let fields = [0, 0, 32, 0, 23, 8, 0, 23, 127, 0, 0, 0];
+        [&[0x11, 0x20, 31, 0], &size[..], &fields[..]].concat()
+    }
+
+    #[test]
+    fn floats_of_any_size_are_looked_at() {
+        let sizes = Sizes {
+            address: 8,
+            length: 8,
+            checks_sums: true,
+        };
+        let read = |size| datatype(&mut Cursor::over(&a_float(size), 0, sizes));
+        assert!(read(3).is_err(), "32 bits are more than 3 bytes");
+        for size in [4, 1 << 29, u32::MAX] {
+            assert_eq!(read(size).unwrap().size, size);
+        }
     }
 }
