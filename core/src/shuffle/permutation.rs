@@ -128,7 +128,10 @@ mod tests {
 
     #[test]
     fn positions_are_the_inverse_of_rows() {
-        for n in [1, 2, 3, 9, 10, 100, 4095, 4096, 5000, 70_001] {
+        let many = [4095, 4096, 5000, 70_001];
+        // Miri would take minutes for them.
+        let many = if cfg!(miri) { &[] } else { &many[..] };
+        for &n in [1, 2, 3, 9, 10, 100].iter().chain(many) {
             for epoch in 0..3 {
                 let scatter = Permutation::new(7, epoch, n);
                 let rows: Vec<u64> = scatter.rows(0..n).collect();
