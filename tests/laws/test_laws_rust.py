@@ -246,10 +246,9 @@ SLICES = {
     "os/plugin.rs": "the process's own",
     "py/read.rs": "the process's own",
     "py/table.rs": "the process's own",
-    "requests/server.rs": "a stage, of which each task writes its part and reads nothing else",
     "requests/work_queue.rs": "atomics, which others may write",
     "ring/control.rs": "atomics, which others may write",
-    "ring/tape.rs": "rows of a task, until it is published or its block is given back",
+    "scatter/out.rs": "what its task writes now of a result, which it alone writes",
     "tables/builder.rs": "the process's own",
     "tables/words.rs": "a sealed plan, or a copy",
 }

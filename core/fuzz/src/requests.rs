@@ -12,6 +12,7 @@ use _core::engine::heap_read::{Descriptors, KIND_HEAP};
 use _core::engine::pieces::{KIND_PIECES, Pieces};
 use _core::os::memory::Mapping;
 use _core::requests::answer::Answerer;
+use _core::scatter::out::Out;
 use _core::select::selection::Hyperslab;
 use _core::tables::dataset::{DatasetTable, Memory};
 use std::sync::Arc;
@@ -63,6 +64,7 @@ pub fn answer(input: &[u8]) {
     let mut out = vec![0; room];
     for _ in 0..2 {
         // The second time chunks may be kept.
-        let _ = answerer.answer(&words, (part, n_parts), &mut out, &Record::new(), None);
+        let out = Out::of(&mut out);
+        let _ = answerer.answer(&words, (part, n_parts), out, &Record::new(), None);
     }
 }

@@ -12,6 +12,7 @@ use crate::engine::elements::{Elements, ReadElements};
 use crate::engine::read_context::ReadContext;
 use crate::engine::shared::{SelectedDataset, Shared};
 use crate::scatter::fill;
+use crate::scatter::out::Out;
 use crate::scatter::strided::{Axis, StridedCopy};
 use crate::select::selection::{HEAD_WORDS, Hyperslab, KIND_NATIVE};
 use crate::tables::dataset::{Dataset, DatasetTable};
@@ -158,7 +159,7 @@ impl Assembler {
             false => room(&mut self.buffer, slab.out_bytes(), of.dataset().chunks_at)?,
         };
         if self.context.begin(of, &slab, 0, 1) {
-            let read = self.context.read(of, &slab, to, record);
+            let read = self.context.read(of, &slab, Out::of(to), record);
             // A file that cannot be opened is named by a chunk in it.
             let first = of.dataset().chunks_at;
             read.map_err(|error| match error {
@@ -168,7 +169,7 @@ impl Assembler {
         }
         if !copy.is_item() {
             let read = &self.buffer[..slab.out_bytes()];
-            copy.copy_at(std::iter::once((0, 0)), read, out);
+            copy.copy_at(std::iter::once((0, 0)), read, Out::of(out));
         }
         Ok(())
     }

@@ -16,6 +16,7 @@ use crate::fetch::remote::object::Object;
 use crate::format::error::FormatError;
 use crate::format::file::File;
 use crate::format::source::ByteSource;
+use crate::scatter::out::Out;
 use crate::tables::dataset::Source;
 use crate::task_error::TaskError;
 use std::ops::Range;
@@ -139,7 +140,7 @@ impl HeapFile {
         &self,
         wanted: &Descriptors<'_>,
         part: Range<usize>,
-        out: &mut [u8],
+        mut out: Out<'_>,
         record: &Record,
     ) -> Result<(), TaskError> {
         let internal = || TaskError::Internal("descriptors of another size".into());
@@ -160,10 +161,10 @@ impl HeapFile {
             .map_err(changed)?;
         let bytes = found?.bytes;
         let at = wanted.bytes_of(0..part.start).ok_or_else(internal)?;
-        let place = at
-            .checked_add(bytes.len())
-            .and_then(|end| out.get_mut(at..end));
-        place.ok_or_else(internal)?.copy_from_slice(&bytes);
+        let end = at.checked_add(bytes.len());
+        let end = end.filter(|end| *end <= out.len());
+        let end = end.ok_or_else(internal)?;
+        out.part(at..end).copy_from_slice(&bytes);
         count(&record.decoded_bytes, bytes.len());
         Ok(())
     }

@@ -12,6 +12,7 @@ use crate::engine::place_selected::deliver;
 use crate::engine::read_ahead::{InHand, ReadAhead};
 use crate::filters::{Blocks, Fetched, Fetches, FilterError, Parts, Pipeline};
 use crate::scatter::elements::{Row, Unit};
+use crate::scatter::out::Out;
 use crate::task_error::TaskError;
 use std::ops::Range;
 use std::time::Instant;
@@ -164,7 +165,7 @@ impl WantedBlocks {
         stored: &mut [u8],
         fetch: &mut impl Fetch,
         straight: Option<Row>,
-        (decoded, out): (&mut [u8], &mut [u8]),
+        (decoded, mut out): (&mut [u8], Out<'_>),
     ) -> Result<usize, Stopped> {
         let mut work = 0;
         for (n, span, fetched) in &self.spans {
@@ -174,7 +175,7 @@ impl WantedBlocks {
             let to = match straight {
                 Some(row) if part.len() == range.len() => {
                     let at = row.dst + (range.start - row.src);
-                    &mut out[at..at + range.len()]
+                    out.part(at..at + range.len())
                 }
                 _ => &mut decoded[range.clone()],
             };
@@ -192,7 +193,7 @@ impl WantedBlocks {
                 let from = range.start + part.start;
                 let at = row.dst + (from - row.src);
                 let bytes = &decoded[from..from + part.len()];
-                out[at..at + part.len()].copy_from_slice(bytes);
+                out.part(at..at + part.len()).copy_from_slice(bytes);
             }
         }
         Ok(work)
@@ -241,7 +242,7 @@ pub struct PartialDecode<'a, 'r> {
     pub stored: &'a mut Vec<u8>,
     pub decoded: &'a mut Vec<u8>,
     pub wanted: &'a mut WantedBlocks,
-    pub out: &'a mut [u8],
+    pub out: Out<'a>,
 }
 
 impl PartialDecode<'_, '_> {
@@ -255,7 +256,7 @@ impl PartialDecode<'_, '_> {
             stored,
             decoded,
             wanted,
-            out,
+            mut out,
         } = self;
         let (size, record) = (from.lookup.dataset.decoded_size, from.record);
         let (segments, pairs) = (&here.cursor.segments, from.chunk_iter.pairs());
@@ -285,14 +286,14 @@ impl PartialDecode<'_, '_> {
         let start = Instant::now();
         let decoded = room(decoded, size, here.number)?;
         let straight = row.filter(|row| unit.is_contiguous(row));
-        let to = (&mut *decoded, &mut *out);
+        let to = (&mut *decoded, out.lend());
         let work = wanted.decode(&blocks, &mut parts, stored, &mut fetch, straight, to);
         let work = work.map_err(|error| match error {
             Stopped::Fetch(error) => error,
             Stopped::Decode(error) => here.wrong(error),
         })?;
         match straight {
-            Some(row) => unit.apply_fixes(&mut out[row.dst..row.dst + row.n * unit.bytes]),
+            Some(row) => unit.apply_fixes(out.part(row.dst..row.dst + row.n * unit.bytes)),
             None => deliver(&unit, segments, pairs, decoded, 0, out),
         }
         count(&record.decoded_bytes, work);

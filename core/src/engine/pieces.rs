@@ -22,6 +22,7 @@ use crate::fetch::error::FetchError;
 use crate::fetch::queue::{FetchQueue, Turn};
 use crate::filters::{FilterSpec, Pipeline};
 use crate::scatter::interleave::Interleaver;
+use crate::scatter::out::Out;
 use crate::tables::dataset::{Chunk, Dataset, DatasetTable, UNALLOCATED};
 use crate::task_error::TaskError;
 use std::ops::Range;
@@ -151,7 +152,7 @@ impl OpenPieces {
         &mut self,
         wanted: &Pieces<'_>,
         (part, n_parts): (u64, u64),
-        out: &mut [u8],
+        mut out: Out<'_>,
         files: &OpenFiles,
         record: &Record,
         turn: Option<Turn<'_>>,
@@ -176,7 +177,7 @@ impl OpenPieces {
         for way in left {
             let alike = mine.iter().filter(|one| ways[one.piece] == way);
             let alike: Vec<Listed> = alike.copied().collect();
-            self.read_alike(way, &pieces, &alike, out, by)?;
+            self.read_alike(way, &pieces, &alike, out.lend(), by)?;
         }
         Ok(())
     }
@@ -207,7 +208,7 @@ impl OpenPieces {
         way: usize,
         pieces: &[Piece],
         listed: &[Listed],
-        out: &mut [u8],
+        out: Out<'_>,
         by: ReadBy<'_>,
     ) -> Result<(), TaskError> {
         let ReadBy {
@@ -367,7 +368,7 @@ struct PlacePieces<'a> {
     table: &'a DatasetTable,
     pieces: &'a [Piece],
     listed: &'a [Listed],
-    out: &'a mut [u8],
+    out: Out<'a>,
     record: &'a Record,
     interleaver: &'a mut Interleaver,
     /// Of the chunk in hand.
@@ -386,7 +387,7 @@ impl<'a> PlacePieces<'a> {
         let mut rows = PlaceRows {
             dataset,
             rows: of.rows.clone(),
-            out: &mut self.out[of.out_at..of.out_at + bytes],
+            out: self.out.cut(of.out_at..of.out_at + bytes),
             first_record: 0,
             interleaver: self.interleaver,
             offset: std::mem::take(&mut self.offset),
@@ -410,7 +411,7 @@ impl<'a> PlacePieces<'a> {
     }
 }
 
-// SAFETY: targets are parts of `out`, which the placement borrows for as long as it lives.
+// SAFETY: targets are parts of `out`, which the placement has for as long as it lives.
 unsafe impl Place for PlacePieces<'_> {
     fn read(&self, index: usize, chunk: &Chunk) -> ChunkRead {
         let dataset = self.dataset(self.listed[index].piece);

@@ -13,6 +13,7 @@ use crate::fetch::error::FetchError;
 use crate::fetch::queue::{FetchQueue, Turn};
 use crate::scatter::fill;
 use crate::scatter::interleave::Interleaver;
+use crate::scatter::out::Out;
 use crate::scatter::rows::RowCopy;
 use crate::tables::dataset::{Chunk, Dataset, UNALLOCATED};
 use crate::task_error::TaskError;
@@ -23,7 +24,7 @@ pub struct PlaceRows<'a> {
     pub dataset: &'a Dataset,
     /// The dataset's rows, and their bytes.
     pub rows: Range<u64>,
-    pub out: &'a mut [u8],
+    pub out: Out<'a>,
     /// The number of the first chunk's record.
     pub first_record: u64,
     pub interleaver: &'a mut Interleaver,
@@ -68,11 +69,11 @@ impl PlaceRows<'_> {
             hi: read.wanted.end,
         };
         let bytes = self.bytes(&read.wanted);
-        fill::apply_fixes(self.dataset, at, &mut self.out[bytes]);
+        fill::apply_fixes(self.dataset, at, self.out.cut(bytes));
     }
 }
 
-// SAFETY: targets are parts of `out`, which the placement borrows for as long as it lives.
+// SAFETY: targets are parts of `out`, which the placement has for as long as it lives.
 unsafe impl Place for PlaceRows<'_> {
     fn read(&self, index: usize, chunk: &Chunk) -> ChunkRead {
         self.read_of(self.number(index), chunk.grid_index)
@@ -90,7 +91,7 @@ unsafe impl Place for PlaceRows<'_> {
         let bytes = self.bytes(&read.wanted);
         let is_it =
             self.dataset.whole_rows() && read.wanted.start == read.row && bytes.len() == read.size;
-        is_it.then(|| &raw mut self.out[bytes])
+        is_it.then(|| &raw mut *self.out.part(bytes))
     }
 
     fn place(&mut self, read: &ChunkRead, decoded: &[u8]) {
@@ -109,7 +110,7 @@ unsafe impl Place for PlaceRows<'_> {
         }
         let bytes = self.bytes(&read.wanted);
         let first = read.wanted.start - read.row;
-        copy.copy(decoded, first, &mut self.out[bytes]);
+        copy.copy(decoded, first, self.out.cut(bytes));
         self.apply_fixes(read);
     }
 
@@ -119,7 +120,7 @@ unsafe impl Place for PlaceRows<'_> {
 
     fn fill_rows(&mut self, read: &ChunkRead) {
         let bytes = self.bytes(&read.wanted);
-        fill::repeat(self.dataset.fill_shown(), &mut self.out[bytes]);
+        fill::repeat(self.dataset.fill_shown(), self.out.part(bytes));
     }
 
     fn flush(&mut self) {
@@ -127,12 +128,13 @@ unsafe impl Place for PlaceRows<'_> {
             return;
         }
         let (first, row_bytes) = (self.rows.start, self.dataset.row_bytes);
-        let out = &mut *self.out;
+        let out = &mut self.out;
         self.interleaver.copy(|rows, _, pieces| {
             let at = |row: u64| (row - first) as usize * row_bytes;
-            let to = &mut out[at(rows.start)..at(rows.end)];
+            let mut to = out.cut(at(rows.start)..at(rows.end));
             for piece in pieces {
-                piece.copy.copy(piece.decoded, rows.start - piece.first, to);
+                let first = rows.start - piece.first;
+                piece.copy.copy(piece.decoded, first, to.lend());
             }
         });
     }
@@ -161,7 +163,7 @@ unsafe impl Place for PlaceRows<'_> {
         if first.wanted.start != first.row || stored != run.len || bytes.len() as u64 != stored {
             return Ok(false);
         }
-        queue.read_run(&mut self.out[bytes], left, turn)?;
+        queue.read_run(self.out.part(bytes), left, turn)?;
         for index in run.chunks.clone() {
             let read = self.read(index, &chunks[index]);
             self.apply_fixes(&read);
@@ -177,8 +179,9 @@ impl Transfer<'_, PlaceRows<'_>> {
         let inner = dataset.inner_chunks().max(1);
         let is_fill = self.assembler.is_none() && chunks.is_empty();
         if is_fill && grid.start % inner == 0 && grid.end % inner == 0 {
-            fill::repeat(dataset.fill_shown(), self.place.out);
-            count(&self.record.decoded_bytes, self.place.out.len());
+            let len = self.place.out.len();
+            fill::repeat(dataset.fill_shown(), self.place.out.part(0..len));
+            count(&self.record.decoded_bytes, len);
             return Ok(());
         }
         let is_stored = |chunk: &&Chunk| chunk.byte_offset != UNALLOCATED;

@@ -13,6 +13,7 @@ use crate::fetch::coalesce::Run;
 use crate::fetch::error::FetchError;
 use crate::fetch::queue::{FetchQueue, Turn};
 use crate::scatter::elements::{BlockCopy, Row, Unit};
+use crate::scatter::out::Out;
 use crate::select::chunk_iter::{ChunkIter, Cursor, Pair, Segment};
 use crate::tables::dataset::{Chunk, Dataset};
 use std::sync::atomic::Ordering::Relaxed;
@@ -43,7 +44,7 @@ pub struct PlaceSelected<'a> {
     /// None: nothing of this read is kept.
     pub cache: Option<&'a SharedCache>,
     pub wanted: &'a mut [Wanted],
-    pub out: &'a mut [u8],
+    pub out: Out<'a>,
 }
 
 /// The row that is all of a chunk of `size` bytes.
@@ -58,7 +59,7 @@ pub fn deliver(
     pairs: &[Pair],
     bytes: &[u8],
     base: usize,
-    out: &mut [u8],
+    mut out: Out<'_>,
 ) {
     if let Some(row) = unit.only_row(segments, pairs) {
         return unit.copy(&row, bytes, base, out);
@@ -67,7 +68,7 @@ pub fn deliver(
         return blocks.copy(bytes, base, out);
     }
     unit.each_row(segments, pairs, &mut |row| {
-        unit.copy(&row, bytes, base, out)
+        unit.copy(&row, bytes, base, out.lend())
     });
 }
 
@@ -96,7 +97,7 @@ fn index(read: &ChunkRead) -> usize {
     read.wanted.start as usize
 }
 
-// SAFETY: targets are parts of `out`, which the placement borrows, or memory of the cache that
+// SAFETY: targets are parts of `out`, which the placement has, or memory of the cache that
 // `wanted`, which it borrows too, has until `placed`.
 unsafe impl Place for PlaceSelected<'_> {
     fn read(&self, index: usize, chunk: &Chunk) -> ChunkRead {
@@ -121,7 +122,7 @@ unsafe impl Place for PlaceSelected<'_> {
     fn target(&mut self, read: &ChunkRead) -> Option<*mut [u8]> {
         let wanted = &self.wanted[index(read)];
         if let Some(row) = self.whole(wanted) {
-            return Some(&raw mut self.out[row.dst..row.dst + read.size]);
+            return Some(&raw mut *self.out.part(row.dst..row.dst + read.size));
         }
         let room = self.cache?.room(read.size)?;
         let wanted = &mut self.wanted[index(read)];
@@ -132,19 +133,21 @@ unsafe impl Place for PlaceSelected<'_> {
     fn place(&mut self, read: &ChunkRead, decoded: &[u8]) {
         let wanted = &self.wanted[index(read)];
         let (segments, pairs) = (&wanted.cursor.segments, self.chunk_iter.pairs());
-        deliver(&self.unit, segments, pairs, decoded, wanted.base, self.out);
+        let out = self.out.lend();
+        deliver(&self.unit, segments, pairs, decoded, wanted.base, out);
     }
 
     fn placed(&mut self, read: &ChunkRead) {
         let wanted = &self.wanted[index(read)];
         if wanted.room.is_empty() {
             if let Some(row) = self.whole(wanted) {
-                (self.unit).apply_fixes(&mut self.out[row.dst..row.dst + read.size]);
+                (self.unit).apply_fixes(self.out.part(row.dst..row.dst + read.size));
             }
             return;
         }
         let (segments, pairs) = (&wanted.cursor.segments, self.chunk_iter.pairs());
-        deliver(&self.unit, segments, pairs, &wanted.room, 0, self.out);
+        let out = self.out.lend();
+        deliver(&self.unit, segments, pairs, &wanted.room, 0, out);
     }
 
     fn released(&mut self, read: &ChunkRead) {
@@ -165,16 +168,16 @@ unsafe impl Place for PlaceSelected<'_> {
             return Ok(false);
         };
         let bytes = self.unit.bytes;
-        let out = &mut *self.out;
+        let out = &mut self.out;
         let places = rows.iter().map(|row| libc::iovec {
-            iov_base: out[row.dst..row.dst + row.n * bytes].as_mut_ptr().cast(),
+            iov_base: (out.part(row.dst..row.dst + row.n * bytes).as_mut_ptr()).cast(),
             iov_len: row.n * bytes,
         });
         let places: Vec<libc::iovec> = places.collect();
         // SAFETY: each place is a part of `out`, which is this placement's.
         let done = unsafe { queue.read_places(&places, &left[0]) };
         for row in rows.iter().filter(|_| done) {
-            (self.unit).apply_fixes(&mut out[row.dst..row.dst + row.n * bytes]);
+            (self.unit).apply_fixes(out.part(row.dst..row.dst + row.n * bytes));
         }
         Ok(done)
     }
@@ -183,10 +186,10 @@ unsafe impl Place for PlaceSelected<'_> {
         let wanted = &self.wanted[index(read)];
         let mut value = Vec::new();
         self.unit.fill_value(self.dataset, &mut value);
-        let (unit, out) = (&self.unit, &mut *self.out);
+        let (unit, out) = (&self.unit, &mut self.out);
         let pairs = self.chunk_iter.pairs();
         unit.each_row(&wanted.cursor.segments, pairs, &mut |row| {
-            unit.fill(&row, &value, out);
+            unit.fill(&row, &value, out.lend());
         });
     }
 }

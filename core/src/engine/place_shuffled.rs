@@ -15,6 +15,7 @@ use crate::fetch::error::FetchError;
 use crate::fetch::queue::{FetchQueue, Turn};
 use crate::scatter::fill;
 use crate::scatter::interleave::Interleaver;
+use crate::scatter::out::Out;
 use crate::scatter::rows::RowCopy;
 use crate::shuffle::row_map::Run as Stretch;
 use crate::tables::dataset::{Chunk, Dataset, UNALLOCATED};
@@ -48,7 +49,7 @@ pub struct PlaceShuffled<'a> {
     pub dataset: &'a Dataset,
     pub share: &'a ShuffleTask,
     /// The whole window's rows, of which this share's places are ours.
-    pub window: &'a mut [u8],
+    pub window: Out<'a>,
     /// Keep decoded chunks.
     pub caches: bool,
     pub cache: &'a mut ChunkCache,
@@ -84,7 +85,8 @@ impl PlaceShuffled<'_> {
     /// Copy whole rows, of which the first is row `first`, to their places.
     pub fn copy(&mut self, first: u64, rows: Range<usize>, bytes: &[u8]) {
         let of = (&*self.share.rows, rows);
-        RowCopy::whole(self.dataset.row_bytes).scatter(bytes, first, of, self.window);
+        let copy = RowCopy::whole(self.dataset.row_bytes);
+        copy.scatter(bytes, first, of, self.window.lend());
     }
 
     /// The bytes of a stretch of rows in the window.
@@ -112,7 +114,7 @@ impl PlaceShuffled<'_> {
                 hi: stretch.end_row(),
             };
             let bytes = self.bytes(&stretch);
-            fill::apply_fixes(self.dataset, at, &mut self.window[bytes]);
+            fill::apply_fixes(self.dataset, at, self.window.cut(bytes));
         }
     }
 
@@ -123,7 +125,7 @@ impl PlaceShuffled<'_> {
         let copy = RowCopy::of(dataset, &self.offset);
         if !Interleaver::wants(&copy, decoded.len()) || !dataset.fixes.is_empty() {
             let of = (&*self.share.rows, wanted);
-            copy.scatter(decoded, read.row, of, self.window);
+            copy.scatter(decoded, read.row, of, self.window.lend());
             return self.apply_fixes(read);
         }
         if !self.interleaver.has_room(&read.wanted, decoded.len()) {
@@ -164,14 +166,14 @@ impl PlaceShuffled<'_> {
             let bytes = self.bytes(&stretch);
             places.push(libc::iovec {
                 iov_len: bytes.len(),
-                iov_base: self.window[bytes].as_mut_ptr().cast(),
+                iov_base: self.window.part(bytes).as_mut_ptr().cast(),
             });
         }
         Some(places)
     }
 }
 
-// SAFETY: targets are parts of `window`, which the placement borrows for as long as it lives.
+// SAFETY: targets are parts of `window`, which the placement has for as long as it lives.
 unsafe impl Place for PlaceShuffled<'_> {
     fn read(&self, index: usize, _: &Chunk) -> ChunkRead {
         self.share.reads[index].clone()
@@ -194,7 +196,7 @@ unsafe impl Place for PlaceShuffled<'_> {
         let bytes = self.bytes(&stretch);
         // A row that is wanted twice has two places.
         let all = stretch.rows == wanted.len() && bytes.len() == read.size;
-        (all && stretch.row == read.row).then(|| &raw mut self.window[bytes])
+        (all && stretch.row == read.row).then(|| &raw mut *self.window.part(bytes))
     }
 
     fn place(&mut self, read: &ChunkRead, decoded: &[u8]) {
@@ -216,7 +218,7 @@ unsafe impl Place for PlaceShuffled<'_> {
     fn fill_rows(&mut self, read: &ChunkRead) {
         for stretch in self.share.rows.runs(indices(&read.wanted)) {
             let bytes = self.bytes(&stretch);
-            fill::repeat(self.dataset.fill_shown(), &mut self.window[bytes]);
+            fill::repeat(self.dataset.fill_shown(), self.window.part(bytes));
         }
     }
 
@@ -224,9 +226,10 @@ unsafe impl Place for PlaceShuffled<'_> {
         if self.interleaver.is_empty() {
             return;
         }
-        let (all, window) = (&*self.share.rows, &mut *self.window);
+        let (all, window) = (&*self.share.rows, &mut self.window);
         self.interleaver.copy(|rows, ahead, pieces| {
-            RowCopy::scatter_all(pieces, (all, indices(&rows)), indices(&ahead), window);
+            let part = (all, indices(&rows));
+            RowCopy::scatter_all(pieces, part, indices(&ahead), window.lend());
         });
     }
 

@@ -18,6 +18,7 @@ use crate::fetch::coalesce::Run;
 use crate::fetch::recent::Recent;
 use crate::os::descriptors::at_most;
 use crate::scatter::elements::Unit;
+use crate::scatter::out::Out;
 use crate::select::chunk_iter::{ChunkIter, Cursor};
 use crate::select::selection::Hyperslab;
 use crate::task_error::TaskError;
@@ -120,7 +121,7 @@ impl ReadContext {
         let Some(bytes) = found else {
             return false;
         };
-        deliver(&unit, segments, pairs, &bytes, 0, out);
+        deliver(&unit, segments, pairs, &bytes, 0, Out::of(out));
         count(&record.cache_hits, 1);
         true
     }
@@ -130,7 +131,7 @@ impl ReadContext {
         &mut self,
         of: &SelectedDataset,
         slab: &Hyperslab<'_>,
-        out: &mut [u8],
+        out: Out<'_>,
         record: &Record,
     ) -> Result<(), TaskError> {
         let dataset = of.dataset();

@@ -23,6 +23,7 @@ use crate::engine::transfer::Transfer;
 use crate::fetch::coalesce::{Run, runs};
 use crate::filters::{Fault, Pipeline};
 use crate::scatter::elements::{Row, Unit};
+use crate::scatter::out::Out;
 use crate::select::chunk_iter::{ChunkIter, Cursor};
 use crate::tables::dataset::Chunk;
 use crate::task_error::TaskError;
@@ -94,7 +95,7 @@ pub struct SelectedRead<'a> {
     pub keeps: bool,
     pub unit: Unit<'a>,
     pub scratch: &'a mut Scratch,
-    pub out: &'a mut [u8],
+    pub out: Out<'a>,
 }
 
 impl<'a> SelectedRead<'a> {
@@ -160,7 +161,7 @@ impl<'a> SelectedRead<'a> {
             return false;
         };
         let (segments, pairs) = (&cursor.segments, self.stored.chunk_iter.pairs());
-        deliver(&self.unit, segments, pairs, &bytes, 0, self.out);
+        deliver(&self.unit, segments, pairs, &bytes, 0, self.out.lend());
         count(&self.stored.record.cache_hits, 1);
         true
     }
@@ -195,7 +196,10 @@ impl<'a> SelectedRead<'a> {
             }
             (true, false) => match self.piece(cursor) {
                 Some(piece) => self.add(&here, piece.clone(), piece.len(), false),
-                None => (self.scratch.sieve).read(&mut self.stored, &here, &self.unit, self.out),
+                None => {
+                    let out = self.out.lend();
+                    (self.scratch.sieve).read(&mut self.stored, &here, &self.unit, out)
+                }
             },
             (true, true) => {
                 let hull = self.hull(cursor);
@@ -212,14 +216,14 @@ impl<'a> SelectedRead<'a> {
             return self.assemble(cursor);
         }
         let dataset = self.stored.lookup.dataset;
-        let (unit, out, value) = (&self.unit, &mut *self.out, &mut self.scratch.value);
+        let (unit, out, value) = (&self.unit, &mut self.out, &mut self.scratch.value);
         unit.fill_value(dataset, value);
         let mut bytes = 0;
         unit.each_row(
             &cursor.segments,
             self.stored.chunk_iter.pairs(),
             &mut |row| {
-                unit.fill(&row, value, out);
+                unit.fill(&row, value, out.lend());
                 bytes += row.n * unit.bytes;
             },
         );
@@ -250,14 +254,14 @@ impl<'a> SelectedRead<'a> {
         let row = self.unit.only_row(segments, pairs);
         let is_all = |row: &Row| row.src == base && row.n * self.unit.bytes == len;
         if let Some(row) = row.filter(|row| self.unit.is_contiguous(row) && is_all(row)) {
-            let out = &mut self.out[row.dst..row.dst + len];
+            let out = self.out.part(row.dst..row.dst + len);
             assembler.read(&wanted, out, record)?;
             self.unit.apply_fixes(out);
             return Ok(());
         }
         let read = room(&mut self.scratch.decoded, len, NO_CHUNK)?;
         assembler.read(&wanted, read, record)?;
-        deliver(&self.unit, segments, pairs, read, base, self.out);
+        deliver(&self.unit, segments, pairs, read, base, self.out.lend());
         Ok(())
     }
 
@@ -277,7 +281,7 @@ impl<'a> SelectedRead<'a> {
                 stored: &mut scratch.stored,
                 decoded: &mut scratch.decoded,
                 wanted: &mut scratch.blocks,
-                out: self.out,
+                out: self.out.lend(),
             };
             if let Some(work) = decode.run(here, row)? {
                 self.cache.note(here.key, work);
@@ -376,7 +380,7 @@ impl<'a> SelectedRead<'a> {
             unit: self.unit,
             cache: self.keeps.then_some(self.cache),
             wanted: &mut batch.wanted,
-            out: self.out,
+            out: self.out.lend(),
         };
         let mut transfer = Transfer {
             record: self.stored.record,

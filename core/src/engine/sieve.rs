@@ -9,6 +9,7 @@ use crate::engine::chunk_read::room;
 use crate::engine::counters::count;
 use crate::engine::read_ahead::{InHand, ReadAhead};
 use crate::scatter::elements::{BlockCopy, Row, Unit};
+use crate::scatter::out::Out;
 use crate::task_error::TaskError;
 use std::ops::Range;
 
@@ -56,9 +57,9 @@ impl Sieve {
         from: &mut ReadAhead<'_>,
         here: &InHand<'_>,
         unit: &Unit<'_>,
-        out: &mut [u8],
+        mut out: Out<'_>,
     ) -> Result<(), TaskError> {
-        if self.read_dense(from, here, unit, out)? {
+        if self.read_dense(from, here, unit, out.lend())? {
             return Ok(());
         }
         self.clear();
@@ -67,7 +68,7 @@ impl Sieve {
         unit.each_row(&here.cursor.segments, pairs, &mut |row| {
             split(unit, row, &mut |row| {
                 if result.is_ok() && !self.take(unit, row) {
-                    result = self.read_window(from, here, unit, out);
+                    result = self.read_window(from, here, unit, out.lend());
                     self.clear();
                     self.take(unit, row);
                 }
@@ -82,7 +83,7 @@ impl Sieve {
         from: &mut ReadAhead<'_>,
         here: &InHand<'_>,
         unit: &Unit<'_>,
-        out: &mut [u8],
+        out: Out<'_>,
     ) -> Result<bool, TaskError> {
         let (segments, pairs) = (&here.cursor.segments, from.chunk_iter.pairs());
         if unit.only_row(segments, pairs).is_some() {
@@ -107,12 +108,12 @@ impl Sieve {
         from: &mut ReadAhead<'_>,
         here: &InHand<'_>,
         unit: &Unit<'_>,
-        out: &mut [u8],
+        mut out: Out<'_>,
     ) -> Result<(), TaskError> {
         let (span, mut bytes) = (self.span.clone(), 0);
         if let [row] = &self.rows[..] {
             if unit.is_contiguous(row) {
-                let out = &mut out[row.dst..row.dst + row.n * unit.bytes];
+                let out = out.part(row.dst..row.dst + row.n * unit.bytes);
                 from.read(here, span.start, out)?;
                 unit.apply_fixes(out);
                 count(&from.record.decoded_bytes, out.len());
@@ -122,7 +123,7 @@ impl Sieve {
         let stored = room(&mut self.stored, span.len(), here.number)?;
         from.read(here, span.start, stored)?;
         for row in &self.rows {
-            unit.copy(row, stored, span.start, out);
+            unit.copy(row, stored, span.start, out.lend());
             bytes += row.n * unit.bytes;
         }
         count(&from.record.decoded_bytes, bytes);

@@ -18,6 +18,7 @@ use crate::engine::shared::{SelectedDataset, Shared};
 use crate::os::fork::ForkMark;
 use crate::os::interrupt;
 use crate::os::workers::{PULSE, Workers};
+use crate::scatter::out::Out;
 use crate::select::selection::Hyperslab;
 use crate::tables::access::Access;
 use crate::tables::dataset::{Dataset, DatasetTable, Memory};
@@ -202,16 +203,6 @@ pub struct LocalDataset {
     dataset: SelectedDataset,
 }
 
-/// The result of a read, which several threads write.
-#[derive(Clone, Copy)]
-struct Out(*mut [u8]);
-
-// SAFETY: memory that the read's caller lends; each byte of it is written by one thread, that which
-// has claimed its chunk.
-unsafe impl Send for Out {}
-// SAFETY: as above.
-unsafe impl Sync for Out {}
-
 /// The chunks of a read, some of which are claimed at a time.
 struct Blocks {
     /// Of a block.
@@ -229,7 +220,8 @@ struct Blocks {
 struct Wanted<'a> {
     of: &'a SelectedDataset,
     slab: &'a Hyperslab<'a>,
-    out: Out,
+    /// Which several threads write.
+    out: &'a Out<'a>,
 }
 
 impl LocalDataset {
@@ -265,7 +257,7 @@ impl LocalDataset {
         let wanted = Wanted {
             of: &self.dataset,
             slab,
-            out: Out(out),
+            out: &Out::of(out),
         };
         state.with(|context| {
             let has_any = guarded(state, context, |context| {
@@ -326,9 +318,9 @@ impl LocalDataset {
 
 impl Wanted<'_> {
     fn read(self, context: &mut Context) -> Result<(), TaskError> {
-        // SAFETY: lent until the read returns, and of all threads that have it only this one touches
-        // the bytes of the chunks that it reads now.
-        let out = unsafe { &mut *self.out.0 };
+        // SAFETY: of all threads that have it only this one writes the bytes of the chunks that it
+        // reads now, which it has claimed.
+        let out = unsafe { self.out.shared() };
         let Context { read, record } = context;
         read.read(self.of, self.slab, out, record)
     }

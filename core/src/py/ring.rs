@@ -96,7 +96,7 @@ impl Lease {
         let of_tape = inner.book.plan.rows(tape, begin..end);
         let n_rows = of_tape.end - of_tape.start;
         // SAFETY: the lease holds these rows: they are published and not given back.
-        let rows = unsafe { tape_rows(map, tape, of_tape.start, n_rows) };
+        let mut rows = unsafe { tape_rows(map, tape, of_tape.start, n_rows) };
         let mut dims = view.dims;
         dims[0] = n_rows as npy_intp;
         // SAFETY: NumPy's C API with the GIL held. `rows` has the size that dtype and dims give
@@ -110,7 +110,7 @@ impl Lease {
                 view.n_dims as i32,
                 dims.as_mut_ptr(),
                 std::ptr::null_mut(),
-                rows.as_mut_ptr().cast(),
+                rows.base().cast(),
                 NPY_ARRAY_WRITEABLE,
                 std::ptr::null_mut(),
             );

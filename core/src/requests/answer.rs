@@ -14,6 +14,7 @@ use crate::engine::shared::{SelectedDataset, Shared};
 use crate::fetch::queue::Turn;
 use crate::fetch::recent::Recent;
 use crate::os::memory::Mapping;
+use crate::scatter::out::Out;
 use crate::select::selection::{Hyperslab, TablePlace};
 use crate::tables::dataset::Fingerprint;
 use crate::tables::dataset::{DatasetTable, Memory};
@@ -58,7 +59,7 @@ impl Answerer {
         &mut self,
         words: &[u64],
         (part, n_parts): (u64, u64),
-        out: &mut [u8],
+        mut out: Out<'_>,
         record: &Record,
         turn: Option<Turn<'_>>,
     ) -> Result<(), TaskError> {
@@ -73,7 +74,7 @@ impl Answerer {
             let make = || Ok((place, OpenPieces::new(table()?)));
             let open = self.tables.get_or_make(|known| *known == place, make);
             let open = open.map_err(internal)?;
-            let out = out.get_mut(..wanted.out_bytes);
+            let out = out.first(wanted.out_bytes);
             let out = out.ok_or_else(|| internal("a result that is larger than its room"))?;
             let files = &self.shared.files;
             return open.read(&wanted, (part, n_parts), out, files, record, turn);
@@ -86,13 +87,13 @@ impl Answerer {
             let (source, files) = (dataset.table.source(dataset.dataset()), &self.shared.files);
             let open = || Ok((source.fingerprint, HeapFile::open(source, files)?));
             let heap = (self.heaps).get_or_make(|known| *known == source.fingerprint, open)?;
-            let out = out.get_mut(..wanted.out_bytes);
+            let out = out.first(wanted.out_bytes);
             let out = out.ok_or_else(|| internal("a result that is larger than its room"))?;
             return heap.read(&wanted, wanted.part(part, n_parts), out, record);
         }
         let slab = Hyperslab::parse(words, dataset.dataset()).map_err(internal)?;
         let room = out.len();
-        let Some(out) = out.get_mut(..slab.out_bytes()) else {
+        let Some(out) = out.first(slab.out_bytes()) else {
             let reason = format!("a result of {} bytes, room for {room}", slab.out_bytes());
             return Err(TaskError::Internal(reason));
         };

@@ -11,6 +11,7 @@ use crate::fetch::queue::{Turn, Turnstile};
 use crate::os::memory::{Mapping, SIZE_SEALS, sealed_len};
 use crate::requests::answer::Answerer;
 use crate::requests::work_queue::{DONE, FAILED, INLINE_WORDS, MAX_DIMS, MORE, Next, WorkQueue};
+use crate::scatter::out::Out;
 use crate::task_error::{TaskError, panicked};
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -112,8 +113,7 @@ impl Desk<'_> {
         self.check(out_at, out_bytes).ok_or_else(odd)?;
         // SAFETY: inside the mapping (just checked). The stage is lent to this request until all its
         // tasks are answered; other tasks of the same request write to other bytes of it.
-        let out =
-            unsafe { std::slice::from_raw_parts_mut(self.arena.base().add(out_at), out_bytes) };
+        let mut out = unsafe { Out::new(self.arena.base().add(out_at), out_bytes) };
         let (part, n_parts) = (
             u64::from(place.part.load(SeqCst)),
             u64::from(place.n_parts.load(SeqCst)),
@@ -152,7 +152,9 @@ impl Desk<'_> {
         self.work_queue.slow(self.me, true);
         let start = Instant::now();
         let careful = place.deaths.load(SeqCst) > 0;
-        let result = (self.record).call(careful, |chunk| library(bytes, out, chunk));
+        // One task reads all of it.
+        let all = out.part(0..out_bytes);
+        let result = (self.record).call(careful, |chunk| library(bytes, all, chunk));
         self.work_queue.slow(self.me, false);
         add_ns(&self.record.decode_ns, start);
         let (result_bytes, shape) = result.map_err(TaskError::Library)?;

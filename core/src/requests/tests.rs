@@ -14,6 +14,7 @@ use crate::fetch::error::FetchError;
 use crate::filters::FilterErrorKind;
 use crate::fixtures::XorShift64;
 use crate::requests::answer::Answerer;
+use crate::scatter::out::Out;
 use crate::select::selection::Hyperslab;
 use crate::task_error::TaskError;
 use datasets::{Layout, TestDataset};
@@ -33,7 +34,7 @@ fn answer(
     with: u8,
 ) -> Result<Vec<u8>, TaskError> {
     let mut out = vec![with; len];
-    answerer.answer(words, part, &mut out, &record(), None)?;
+    answerer.answer(words, part, Out::of(&mut out), &record(), None)?;
     Ok(out)
 }
 
@@ -237,7 +238,7 @@ fn chunks_are_kept_within_the_limit_and_counted() {
             let words = Request::rows(row, 1, 1).words(&dataset);
             let mut out = vec![0; Request::rows(row, 1, 1).expected(&dataset).len()];
             answerer
-                .answer(&words, (0, 1), &mut out, &record, None)
+                .answer(&words, (0, 1), Out::of(&mut out), &record, None)
                 .unwrap();
             assert!(record.cache_bytes.load(Relaxed) <= limit as u64);
             let count = [&record.cache_hits, &record.cache_misses];

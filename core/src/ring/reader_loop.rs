@@ -29,6 +29,7 @@ use crate::os::memory::{Entered, Mapping};
 use crate::ring::control::{Claim, Control};
 use crate::ring::tape::{tape_bytes, tape_rows};
 use crate::ring::window::window;
+use crate::scatter::out::Out;
 use crate::tables::plan::{Chunk, Plan, Task, UNALLOCATED, Work};
 use crate::task_error::TaskError;
 use std::collections::VecDeque;
@@ -446,7 +447,7 @@ impl<'a> Reader<'a> {
     ///
     /// # Safety
     /// This reader must own the task.
-    pub(super) unsafe fn rows<'b>(&self, claimed: &Claimed) -> &'b mut [u8]
+    pub(super) unsafe fn rows<'b>(&self, claimed: &Claimed) -> Out<'b>
     where
         'a: 'b,
     {

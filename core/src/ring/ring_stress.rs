@@ -214,8 +214,9 @@ impl Race {
         let (begin, end) = book.block_rows(block);
         for (number, tape) in book.plan.tapes.iter().enumerate() {
             // SAFETY: the block is lent, so nobody else may write here: that is the test.
-            let rows = unsafe { tape_rows(&book.maps.tapes[number], tape, begin, end - begin) };
-            for (at, word) in rows.chunks_exact(8).enumerate() {
+            let mut rows = unsafe { tape_rows(&book.maps.tapes[number], tape, begin, end - begin) };
+            let all = 0..rows.len();
+            for (at, word) in rows.part(all).chunks_exact(8).enumerate() {
                 let row = begin + (at / ROW_WORDS) as u64;
                 let lap = (row / book.plan.lap_rows()) as usize % wanted.len();
                 let row = wanted[lap][(row % book.plan.lap_rows()) as usize];

@@ -6,6 +6,7 @@
 //! 2. Knows nothing of tasks: whose rows are whose is the ring's protocol (control.rs).
 
 use crate::os::memory::Mapping;
+use crate::scatter::out::Out;
 use crate::tables::plan::Tape;
 use std::ops::Range;
 
@@ -24,15 +25,12 @@ pub fn tape_bytes(of: &Tape, rows: Range<u64>) -> Range<usize> {
 /// The tape's bytes for `rows` rows from tape row `row`.
 ///
 /// # Safety
-/// The caller must own these rows by the ring's protocol until it publishes or returns them.
-#[expect(
-    clippy::mut_from_ref,
-    reason = "the tape is shared memory: who may write where is the ring's protocol, not Rust's"
-)]
-pub unsafe fn tape_rows<'a>(tape: &'a Mapping, of: &Tape, row: u64, rows: u64) -> &'a mut [u8] {
+/// The caller must own what it writes of these rows, by the ring's protocol, until it publishes or
+/// returns them.
+pub unsafe fn tape_rows<'a>(tape: &'a Mapping, of: &Tape, row: u64, rows: u64) -> Out<'a> {
     let bytes = tape_bytes(of, row..row + rows);
     let (at, len) = (bytes.start, bytes.len());
     assert!(len <= of.bytes && bytes.end <= tape.len());
-    // SAFETY: inside the double mapping (checked above); exclusive by the caller's promise.
-    unsafe { std::slice::from_raw_parts_mut(tape.base().add(at), len) }
+    // SAFETY: inside the double mapping (checked above); the rest is the caller's promise.
+    unsafe { Out::new(tape.base().add(at), len) }
 }

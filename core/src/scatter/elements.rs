@@ -1,13 +1,14 @@
 //! Selected elements of a chunk, copied to where the result has them.
 //!
 //! Law:
-//! 1. Pure copying between two slices that the caller gives; every copy is checked as a whole.
+//! 1. Pure copying between memory that the caller gives; every copy is checked as a whole.
 //! 2. Bytes that are contiguous on both sides are copied at once.
 //! 3. Strings end here where HDF5's conversion ends them, element by element.
 //! 4. Knows nothing of files, filters or the cache.
 
 use crate::convert::Conversion;
 use crate::scatter::fill::repeat;
+use crate::scatter::out::Out;
 use crate::scatter::strided::{Axis, MIN_LISTED_FOR, StridedCopy};
 use crate::select::chunk_iter::{Pair, Segment};
 use crate::select::selection::Hyperslab;
@@ -77,8 +78,8 @@ impl<'a> Unit<'a> {
     }
 
     /// Copy a row from `chunk`, which begins at byte `base` of the decoded chunk.
-    pub fn copy(&self, row: &Row, chunk: &[u8], base: usize, out: &mut [u8]) {
-        let out = &mut out[row.dst..row.dst + row.n * self.bytes];
+    pub fn copy(&self, row: &Row, chunk: &[u8], base: usize, mut out: Out<'_>) {
+        let out = out.part(row.dst..row.dst + row.n * self.bytes);
         let from = row.src - base;
         if !self.runs.is_empty() {
             return self.copy_runs(from, row.step, chunk, out);
@@ -91,7 +92,7 @@ impl<'a> Unit<'a> {
                 from: row.step,
                 to: self.bytes,
             };
-            axis.copy_items(self.bytes, from, chunk, 0, out);
+            axis.copy_items(self.bytes, from, chunk, 0, Out::of(out));
         }
         self.apply_fixes(out);
     }
@@ -151,8 +152,8 @@ impl<'a> Unit<'a> {
     }
 
     /// Where a row of an unallocated chunk belongs.
-    pub fn fill(&self, row: &Row, value: &[u8], out: &mut [u8]) {
-        repeat(value, &mut out[row.dst..row.dst + row.n * self.bytes]);
+    pub fn fill(&self, row: &Row, value: &[u8], mut out: Out<'_>) {
+        repeat(value, out.part(row.dst..row.dst + row.n * self.bytes));
     }
 
     /// The only row of a chunk, if there is only one.
@@ -317,7 +318,7 @@ impl<'a> BlockCopy<'a> {
     }
 
     /// Copy all blocks; `chunk` begins at byte `base` of the decoded chunk.
-    pub fn copy(&self, chunk: &[u8], base: usize, out: &mut [u8]) {
+    pub fn copy(&self, chunk: &[u8], base: usize, out: Out<'_>) {
         let (block, outer) = (&self.block, self.outer);
         if outer.pairs_at.is_some() {
             let position = |pair: &Pair| (pair.src.wrapping_sub(base), pair.dst);

@@ -3,9 +3,10 @@
 //!
 //! Law:
 //! 1. Pure; nothing is allocated or kept.
-//! 2. `dst` is exactly the rows `[lo, hi)` of the dataset, whole rows as the tape holds them.
+//! 2. What is written is exactly the rows `[lo, hi)` of the dataset, whole rows as the tape holds them.
 //! 3. Elements that lie together are treated at once.
 
+use crate::scatter::out::Out;
 use crate::tables::plan::Dataset;
 
 /// The part of a chunk that is wanted: dataset rows `[lo, hi)` of the chunk at `offset`.
@@ -45,12 +46,12 @@ pub fn repeat(value: &[u8], dst: &mut [u8]) {
 }
 
 /// Change what HDF5's conversion changes.
-pub fn apply_fixes(dataset: &Dataset, at: Place<'_>, dst: &mut [u8]) {
+pub fn apply_fixes(dataset: &Dataset, at: Place<'_>, mut dst: Out<'_>) {
     if dataset.fixes.is_empty() {
         return;
     }
     each_run(dataset, at, |to, count| {
-        let run = &mut dst[to..to + count * dataset.field_bytes];
+        let run = dst.part(to..to + count * dataset.field_bytes);
         for element in run.chunks_exact_mut(dataset.field_bytes) {
             dataset.fixes.iter().for_each(|fix| fix.apply(element));
         }
@@ -141,7 +142,7 @@ mod tests {
                 lo: 0,
                 hi: 2,
             },
-            &mut dst,
+            Out::of(&mut dst),
         );
         assert_eq!(&dst, b"a\0\0\0b c\0abcd\0\0\0\0");
     }

@@ -7,5 +7,6 @@
 pub mod elements;
 pub mod fill;
 pub mod interleave;
+pub mod out;
 pub mod rows;
 pub mod strided;

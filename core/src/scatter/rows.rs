@@ -1,13 +1,13 @@
 //! Decoded rows, or a chunk's part of each, copied to the rows that a map gives them.
 //!
 //! Law:
-//! 1. Pure copying between two slices that the caller gives; nothing is kept.
+//! 1. Pure copying between memory that the caller gives; nothing is kept.
 //! 2. Rows go to random places, so their cache lines are asked for before they are written. Where the
 //!    window is larger than the caches, long rows are written past them.
 //! 3. That no product of a dataset's numbers is too large is checked where a plan is opened
 //!    (`tables::dataset`).
 
-use crate::os::prefetch::{prefetch, prefetch_bytes};
+use crate::scatter::out::Out;
 use crate::scatter::strided::{Axis, MIN_LISTED_FOR, StridedCopy, of_size};
 use crate::shuffle::row_map::RowMap;
 use crate::tables::plan::Dataset;
@@ -98,7 +98,7 @@ impl RowCopy {
     }
 
     /// Copy to these rows, which follow each other, from row `first` of the chunk on.
-    pub fn copy(&self, decoded: &[u8], first: u64, rows: &mut [u8]) {
+    pub fn copy(&self, decoded: &[u8], first: u64, rows: Out<'_>) {
         let axis = Axis {
             count: rows.len() / self.to_row.max(1),
             from: self.from_row as isize,
@@ -109,7 +109,7 @@ impl RowCopy {
     }
 
     /// Copy each wanted row to its place in a window; row `first` of the dataset is the chunk's first.
-    pub fn scatter(&self, decoded: &[u8], first: u64, part: Part<'_>, window: &mut [u8]) {
+    pub fn scatter(&self, decoded: &[u8], first: u64, part: Part<'_>, mut window: Out<'_>) {
         let (map, range) = (part.0, part.1.clone());
         let is_mixed = map.is_mixed();
         if self.is_whole() && (!is_mixed || self.row.itemsize > MAX_ITEM_BYTES) {
@@ -121,7 +121,7 @@ impl RowCopy {
         }
         for run in map.runs(range) {
             let at = run.place as usize * self.to_row;
-            let rows = &mut window[at..at + run.rows * self.to_row];
+            let rows = window.cut(at..at + run.rows * self.to_row);
             self.copy(decoded, run.row - first, rows);
         }
     }
@@ -131,7 +131,7 @@ impl RowCopy {
         decoded: &[u8],
         first: u64,
         part: Part<'_>,
-        window: &mut [u8],
+        window: Out<'_>,
     ) {
         if self.row.is_empty() {
             return;
@@ -140,16 +140,19 @@ impl RowCopy {
         let begin = |number: u64| (number - first) as usize;
         // Apart, so that no more is looked up for an item than where it is.
         if N > 0 && self.is_whole() {
-            each_row(part, N, 0, window, |number, to, window| {
+            each_row(part, N, 0, window, |number, to, mut window| {
                 let from = begin(number) * N;
-                window[to..to + N].copy_from_slice(&decoded[from..from + N]);
+                window
+                    .part(to..to + N)
+                    .copy_from_slice(&decoded[from..from + N]);
             });
         } else if row.is_item() {
             let (a, b) = (row.from, row.to);
             let size = if N == 0 { row.itemsize } else { N };
-            each_row(part, to_row, b, window, |number, to, window| {
+            each_row(part, to_row, b, window, |number, to, mut window| {
                 let (from, to) = (begin(number) * from_row + a, to + b);
-                window[to..to + size].copy_from_slice(&decoded[from..from + size]);
+                let stored = &decoded[from..from + size];
+                window.part(to..to + size).copy_from_slice(stored);
             });
         } else {
             each_row(part, to_row, row.to, window, |number, to, window| {
@@ -163,7 +166,7 @@ impl RowCopy {
         pieces: &[Piece<'_>],
         (map, range): Part<'_>,
         ahead: Range<usize>,
-        window: &mut [u8],
+        mut window: Out<'_>,
     ) {
         let all = || pieces.iter().map(|piece| &piece.copy.row);
         let begin = all().map(|row| row.to).min().unwrap_or(0);
@@ -177,7 +180,7 @@ impl RowCopy {
         }
         for piece in pieces {
             let part = (map, range.clone());
-            (piece.copy).scatter(piece.decoded, piece.first, part, window);
+            (piece.copy).scatter(piece.decoded, piece.first, part, window.lend());
         }
     }
 
@@ -187,7 +190,7 @@ impl RowCopy {
         span: &Range<usize>,
         (map, range): Part<'_>,
         ahead: Range<usize>,
-        window: &mut [u8],
+        mut window: Out<'_>,
     ) {
         let Some(size) = pieces.first().map(|piece| piece.copy.to_row) else {
             return;
@@ -201,13 +204,14 @@ impl RowCopy {
             };
             let next = next.start..next.end.min(next.start + NEAR_AHEAD);
             map.each(next, |_, place| {
-                prefetch_bytes(&mut window[place as usize * size..][span.clone()]);
+                window.ask(place as usize * size + span.start, span.len());
             });
             map.each(begin..end, |row, place| {
-                let to_row = &mut window[place as usize * size..][..size];
+                let at = place as usize * size;
+                let mut to_row = window.cut(at..at + size);
                 for piece in pieces {
                     let from = (row - piece.first) as usize * piece.copy.from_row;
-                    (piece.copy.row).copy_block::<N>(from, piece.decoded, 0, to_row);
+                    (piece.copy.row).copy_block::<N>(from, piece.decoded, 0, to_row.lend());
                 }
             });
         }
@@ -221,31 +225,33 @@ fn each_row(
     (map, range): Part<'_>,
     to_row: usize,
     at: usize,
-    window: &mut [u8],
-    f: impl Fn(u64, usize, &mut [u8]),
+    mut window: Out<'_>,
+    f: impl Fn(u64, usize, Out<'_>),
 ) {
     for begin in range.clone().step_by(AHEAD) {
         let range = begin..(begin + AHEAD).min(range.end);
         map.each(range.clone(), |_, place| {
-            prefetch(&mut window[place as usize * to_row + at]);
+            window.ask(place as usize * to_row + at, 1);
         });
-        map.each(range, |row, place| f(row, place as usize * to_row, window));
+        map.each(range, |row, place| {
+            f(row, place as usize * to_row, window.lend())
+        });
     }
 }
 
 /// Copy whole rows: those that follow each other on both sides at once.
-fn copy_runs(part: Part<'_>, first: u64, rows: &[u8], window: &mut [u8], size: usize) {
+fn copy_runs(part: Part<'_>, first: u64, rows: &[u8], mut window: Out<'_>, size: usize) {
     let (map, range) = part;
     let is_far = is_far(window.len(), size);
     let mut runs = map.runs(range);
     while let Some(run) = runs.next() {
         if let Some(place) = runs.ahead(RUNS_AHEAD).filter(|_| !is_far) {
             let to = place as usize * size;
-            prefetch_bytes(&mut window[to..to + size.min(RUN_AHEAD_BYTES)]);
+            window.ask(to, size.min(RUN_AHEAD_BYTES));
         }
         let (from, to) = ((run.row - first) as usize * size, run.place as usize * size);
         let rows = &rows[from..from + run.rows * size];
-        let places = &mut window[to..to + run.rows * size];
+        let places = window.part(to..to + run.rows * size);
         if is_far {
             copy_past_caches(rows, places);
         } else {

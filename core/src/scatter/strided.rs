@@ -5,7 +5,10 @@
 //! 2. What is contiguous on both sides is one item. Items of the common sizes are single moves.
 //! 3. A copy is checked as a whole, before its first byte. Sums saturate, so no number in a file
 //!    gets past that check.
-//! 4. Pure copying between two slices that the caller gives.
+//! 4. Pure copying between memory that the caller gives; only the items themselves are written.
+
+use crate::scatter::out::Out;
+use std::ops::Range;
 
 /// Axes of at least this many indices around a block pay for the list of its items, ...
 pub const MIN_LISTED_FOR: usize = 8;
@@ -61,30 +64,29 @@ impl Axis {
         &from[begin..][..self.read_reach().saturating_add(len)]
     }
 
-    fn cut_to<'a>(&self, at: usize, len: usize, to: &'a mut [u8]) -> &'a mut [u8] {
-        &mut to[at..][..self.write_reach().saturating_add(len)]
+    /// As far as that is written.
+    fn reach_to(&self, at: usize, len: usize) -> Range<usize> {
+        at..at.saturating_add(self.write_reach().saturating_add(len))
     }
 
     /// Copy an item of this size for each index.
     #[inline]
-    pub fn copy_items(self, size: usize, a: usize, from: &[u8], b: usize, to: &mut [u8]) {
+    pub fn copy_items(self, size: usize, a: usize, from: &[u8], b: usize, mut to: Out<'_>) {
         if self.count > 0 {
-            let (from, to) = (self.cut_from(a, size, from), self.cut_to(b, size, to));
+            let (from, reach) = (self.cut_from(a, size, from), self.reach_to(b, size));
             if self.from == size as isize && self.to == size {
-                return to.copy_from_slice(from);
+                return to.part(reach).copy_from_slice(from);
             }
-            of_size!(size, copy_cut_items(self, size, from, to));
+            of_size!(size, copy_cut_items(self, size, from, to.cut(reach)));
         }
     }
 
     /// Copy the items that were cut.
-    fn copy_cut_items<const N: usize>(self, size: usize, from: &[u8], to: &mut [u8]) {
-        // SAFETY: the slices hold what the items reach, as `copy_items` cut them.
+    fn copy_cut_items<const N: usize>(self, size: usize, from: &[u8], mut to: Out<'_>) {
+        // SAFETY: both hold what the items reach, as `copy_items` cut them.
         unsafe {
             let from = from.as_ptr().add(self.reach_below());
-            self.each(from, to.as_mut_ptr(), |from, to| {
-                copy_item::<N>(size, from, to)
-            });
+            self.each(from, to.base(), |from, to| copy_item::<N>(size, from, to));
         }
     }
 
@@ -204,7 +206,7 @@ impl StridedCopy {
         &self,
         positions: impl Iterator<Item = (usize, usize)>,
         from: &[u8],
-        to: &mut [u8],
+        to: Out<'_>,
     ) {
         of_size!(self.itemsize, copy_at_sized(self, positions, from, to));
     }
@@ -213,10 +215,10 @@ impl StridedCopy {
         &self,
         positions: impl Iterator<Item = (usize, usize)>,
         from: &[u8],
-        to: &mut [u8],
+        mut to: Out<'_>,
     ) {
         if !self.is_empty() {
-            positions.for_each(|(a, b)| self.copy_block::<N>(a, from, b, to));
+            positions.for_each(|(a, b)| self.copy_block::<N>(a, from, b, to.lend()));
         }
     }
 
@@ -227,19 +229,20 @@ impl StridedCopy {
         a: usize,
         from: &[u8],
         b: usize,
-        to: &mut [u8],
+        mut to: Out<'_>,
     ) {
         debug_assert!(N == 0 || N == self.itemsize);
         let (a, b) = (a.wrapping_add(self.from), b.wrapping_add(self.to));
         if self.is_item() {
             let size = if N == 0 { self.itemsize } else { N };
-            return to[b..b + size].copy_from_slice(&from[a..a + size]);
+            return to.part(b..b + size).copy_from_slice(&from[a..a + size]);
         }
-        let (from, to) = (&from[a..][..self.from_len], &mut to[b..][..self.to_len]);
-        // SAFETY: the slices hold what the block reaches, as just cut.
+        let from = &from[a..][..self.from_len];
+        let mut to = to.cut(b..b.saturating_add(self.to_len));
+        // SAFETY: both hold what the block reaches, as just cut.
         unsafe {
             let from = from.as_ptr().add(self.from_first);
-            let (to, size) = (to.as_mut_ptr(), self.itemsize);
+            let (to, size) = (to.base(), self.itemsize);
             match self.axes.is_empty() {
                 true => copy_items::<N>(&self.items, size, from, to),
                 false => self.copy_axes::<N>(&self.axes, from, to),
@@ -248,7 +251,7 @@ impl StridedCopy {
     }
 
     /// Copy the block along one more axis, from position `a` to position `b`.
-    pub fn copy_along(&self, axis: Axis, a: usize, from: &[u8], b: usize, to: &mut [u8]) {
+    pub fn copy_along(&self, axis: Axis, a: usize, from: &[u8], b: usize, mut to: Out<'_>) {
         let (a, b) = (a.wrapping_add(self.from), b.wrapping_add(self.to));
         if self.is_item() {
             return axis.copy_items(self.itemsize, a, from, b, to);
@@ -257,16 +260,16 @@ impl StridedCopy {
             return;
         }
         let from = axis.cut_from(a, self.from_len, from);
-        let to = axis.cut_to(b, self.to_len, to);
+        let to = to.cut(axis.reach_to(b, self.to_len));
         of_size!(self.itemsize, copy_cut(self, axis, from, to));
     }
 
     /// Copy along an axis what was cut for it.
-    fn copy_cut<const N: usize>(&self, axis: Axis, from: &[u8], to: &mut [u8]) {
-        // SAFETY: the slices hold what the block reaches along the axis, as `copy_along` cut them.
+    fn copy_cut<const N: usize>(&self, axis: Axis, from: &[u8], mut to: Out<'_>) {
+        // SAFETY: both hold what the block reaches along the axis, as `copy_along` cut them.
         unsafe {
             let from = from.as_ptr().add(axis.reach_below() + self.from_first);
-            self.copy_line::<N>(axis, &self.axes, from, to.as_mut_ptr());
+            self.copy_line::<N>(axis, &self.axes, from, to.base());
         }
     }
 
@@ -380,8 +383,8 @@ mod tests {
                 }
                 let mut out = vec![0xA5; expected.len()];
                 match outer.first() {
-                    Some(outer) => copy.copy_along(*outer, 100, &chunk, 0, &mut out),
-                    None => copy.copy_at([(100, 0)].into_iter(), &chunk, &mut out),
+                    Some(outer) => copy.copy_along(*outer, 100, &chunk, 0, Out::of(&mut out)),
+                    None => copy.copy_at([(100, 0)].into_iter(), &chunk, Out::of(&mut out)),
                 }
                 assert!(out == expected, "{itemsize} bytes, {axes:?}");
             }
@@ -402,8 +405,8 @@ mod tests {
         ] {
             let axis = Axis { count, from, to };
             let (chunk, mut out) = ([1; 64], [0; 64]);
-            let mut is_refused = |copy: &mut dyn FnMut(&mut [u8])| {
-                let call = std::panic::AssertUnwindSafe(|| copy(&mut out));
+            let mut is_refused = |copy: &mut dyn FnMut(Out<'_>)| {
+                let call = std::panic::AssertUnwindSafe(|| copy(Out::of(&mut out)));
                 std::panic::catch_unwind(call).is_err()
             };
             let item = StridedCopy::item(1, 8, 8);

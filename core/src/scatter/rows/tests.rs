@@ -163,10 +163,15 @@ fn check_together(dataset: &Dataset, random: &mut XorShift64) {
         let (mut together, mut each) = (vec![0x5A; (count + SPARE) * size], Vec::new());
         each.clone_from(&together);
         let cut = random.below(count as u64 + 1) as usize;
-        RowCopy::scatter_all(&pieces, (&map, 0..cut), cut..count, &mut together);
-        RowCopy::scatter_all(&pieces, (&map, cut..count), count..count, &mut together);
+        RowCopy::scatter_all(&pieces, (&map, 0..cut), cut..count, Out::of(&mut together));
+        RowCopy::scatter_all(
+            &pieces,
+            (&map, cut..count),
+            count..count,
+            Out::of(&mut together),
+        );
         for Piece { copy, decoded, .. } in &pieces {
-            copy.scatter(decoded, outer, (&map, 0..count), &mut each);
+            copy.scatter(decoded, outer, (&map, 0..count), Out::of(&mut each));
         }
         assert!(
             together == each,
@@ -187,7 +192,7 @@ fn check(dataset: &Dataset, random: &mut XorShift64) {
 
         let begin = offset[0] + random.below(end - offset[0]);
         let mut rows = vec![0xA5; (end - begin) as usize * size];
-        copy.copy(&chunk, begin - offset[0], &mut rows);
+        copy.copy(&chunk, begin - offset[0], Out::of(&mut rows));
         for (number, got) in (begin..end).zip(rows.chunks_exact(size)) {
             assert_eq!(got, row(dataset, &offset, number, 0xA5));
         }
@@ -196,8 +201,8 @@ fn check(dataset: &Dataset, random: &mut XorShift64) {
             let count = map.count();
             let mut window = vec![0x5A; (count + SPARE) * size];
             let cut = random.below(count as u64 + 1) as usize;
-            copy.scatter(&chunk, offset[0], (&map, 0..cut), &mut window);
-            copy.scatter(&chunk, offset[0], (&map, cut..count), &mut window);
+            copy.scatter(&chunk, offset[0], (&map, 0..cut), Out::of(&mut window));
+            copy.scatter(&chunk, offset[0], (&map, cut..count), Out::of(&mut window));
             let mut expected = vec![0x5A; window.len()];
             map.each(0..count, |number, place| {
                 let wanted = row(dataset, &offset, number, 0x5A);
@@ -277,7 +282,7 @@ fn little_is_told_from_whole_rows() {
 #[should_panic(expected = "out of range")]
 fn a_chunk_that_is_too_short_is_not_read_behind() {
     let copy = RowCopy::of(&dataset(&[9, 4, 3], &[9, 2, 1], 1, (0, 1)), &[0, 0, 0]);
-    copy.copy(&[0; 17], 0, &mut [0; 108]);
+    copy.copy(&[0; 17], 0, Out::of(&mut [0; 108]));
 }
 
 #[test]
@@ -290,7 +295,7 @@ fn rows_come_to_far_places() {
         (pairs.clone()).for_each(|(row, place)| map.push_mixed(row, &[place]));
         let mut window = vec![0xA5; count * size];
         assert!(is_far(window.len(), size) == cfg!(target_arch = "x86_64"));
-        RowCopy::whole(size).scatter(&rows, 1000, (&map, 0..64), &mut window);
+        RowCopy::whole(size).scatter(&rows, 1000, (&map, 0..64), Out::of(&mut window));
         let mut expected = vec![0xA5; count * size];
         for (row, place) in pairs {
             let (from, to) = ((row - 1000) as usize * size, place as usize * size);
@@ -334,7 +339,7 @@ fn rows_of_every_size_come_to_their_places() {
         for map in [runs, mixed] {
             let mut window = vec![0; 51 * size];
             for range in [0..20, 20..pairs.len()] {
-                RowCopy::whole(size).scatter(&rows, 1000, (&map, range), &mut window);
+                RowCopy::whole(size).scatter(&rows, 1000, (&map, range), Out::of(&mut window));
             }
             for place in 0..51 {
                 let pair = pairs.iter().find(|pair| pair.1 as usize == place);
