@@ -152,10 +152,10 @@ class _Core:
                 self._below(where[0], path, with_chunks, see)
                 continue
             stored = self._metadata.dataset(where[0])
-            chunked = with_chunks and stored["layout"] == "chunked"
+            chunked = with_chunks and stored.layout == "chunked"
             chunks = self._table(where[0], stored) if chunked else None
-            element = self._core.datatype(stored["datatype"])
-            see(path, stored["dims"], element, dict(self._attributes(where[0])), chunks)
+            element = self._core.datatype(stored.datatype)
+            see(path, stored.dims, element, dict(self._attributes(where[0])), chunks)
 
     def _attributes(self, offset: int) -> Iterator[tuple[str, Any]]:
         for name, _, body, dims, elements in self._metadata.attributes(offset):
@@ -170,8 +170,8 @@ class _Core:
         _, offset = self._metadata.find(path.encode())
         return self._table(offset, self._metadata.dataset(offset))
 
-    def _table(self, offset: int, stored: dict[str, Any]) -> Any:
-        return stored["chunk_dims"], self._metadata.chunks(offset)
+    def _table(self, offset: int, stored: Any) -> Any:
+        return stored.chunk_dims, self._metadata.chunks(offset)
 
 
 def _plain_core_type(kind: dict[str, Any]) -> str:

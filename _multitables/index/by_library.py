@@ -13,8 +13,9 @@ from __future__ import annotations
 import json
 import posixpath
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from _multitables._core import StoredDataset
 from _multitables.index import hdf5_errors
 from _multitables.index.hdf5_metadata import Attribute
 from _multitables.machine import python_arguments, python_environment, python_program
@@ -61,7 +62,7 @@ def asked(module: str, *arguments: str, told: str = "") -> subprocess.CompletedP
 
 def described(
     filename: str, path: str, open_options: Mapping[str, object]
-) -> tuple[dict[str, Any], list[Attribute]]:
+) -> tuple[StoredDataset, list[Attribute]]:
     """Return what libhdf5 says of a dataset, as the core says it, and its attributes of PyTables.
 
     Raises
@@ -97,16 +98,6 @@ def described(
         (unhex(name), 0, unhex(kind), None if dims is None else tuple(dims), unhex(value))
         for name, kind, dims, value in told.pop("attributes")
     ]
-    filters = [
-        (number, flags, tuple(values), unhex(name))
-        for number, flags, values, name in told["filters"]
-    ]
-    return {
-        **told,
-        "datatype": unhex(told["datatype"]),
-        "dims": tuple(told["dims"]),
-        "max_dims": tuple(told["max_dims"]),
-        "filters": filters,
-        "layout": "unknown",
-        "external_files": [],
-    }, attributes
+    told["datatype"] = unhex(told["datatype"])
+    told["filters"] = [(*of[:3], unhex(of[3])) for of in told["filters"]]
+    return StoredDataset(layout="unknown", **told), attributes

@@ -16,10 +16,11 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
 from _multitables import sizes
+from _multitables._core import StoredDataset
 from _multitables.errors import StoreError
 from _multitables.index.chunk_index import SourceFile
 from _multitables.index.reach import Reach
@@ -41,11 +42,11 @@ class Piece(NamedTuple):
 
 
 def whole_pieces(
-    filename: str, stored: Mapping[str, Any], reach: Reach, storage: StorageOptions
+    filename: str, stored: StoredDataset, reach: Reach, storage: StorageOptions
 ) -> tuple[list[Piece], int] | None:
     """Return where all bytes of a dataset lie, and the rows of chunks if in several."""
-    dims, segments = stored["dims"], stored["external_files"]
-    row_bytes = math.prod(dims[1:]) * stored["element_bytes"]
+    dims, segments = stored.dims, stored.external_files
+    row_bytes = math.prod(dims[1:]) * stored.element_bytes
     pieces = raw_pieces(filename, segments, math.prod(dims[:1]) * row_bytes, reach, storage)
     rows = rows_of_all(pieces, row_bytes) if len(pieces) > 1 else 0
     return (pieces, rows) if rows or len(pieces) == 1 else None

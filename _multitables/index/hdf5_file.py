@@ -17,6 +17,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from _multitables import _core
+from _multitables._core import StoredDataset
 from _multitables.errors import UnsupportedDatasetError
 from _multitables.index import hdf5_errors, hdf5_metadata
 from _multitables.index.chunk_index import ChunkIndex
@@ -162,8 +163,8 @@ class Source:
                 return self._index(dataset, _field_type(dataset, field), dataset.dims)
             return self._index(
                 dataset,
-                stored_type(dataset.stored["element_bytes"]),
-                dataset.stored["dims"] or (1,),
+                stored_type(dataset.stored.element_bytes),
+                dataset.stored.dims or (1,),
             )
 
     def describe(self, path: str, field: str | None = None) -> tuple[str, ChunkIndex]:
@@ -243,7 +244,7 @@ class Source:
             shape=dims,
             dims=dims,
             chunk_dims=None,
-            element_bytes=dataset.stored["element_bytes"],
+            element_bytes=dataset.stored.element_bytes,
             field_offset=0,
             field_bytes=element.size_bytes,
             layout="library",
@@ -255,8 +256,8 @@ class Source:
         self, dataset: _Dataset, part: FieldType, dims: tuple[int, ...], depth: int = 0
     ) -> ChunkIndex:
         file, path, stored = dataset.place.file, dataset.place.path, dataset.stored
-        pipeline = hdf5_metadata.pipeline_of(stored["filters"])
-        raw = self._raw(file.filename, stored) if stored["external_files"] else None
+        pipeline = hdf5_metadata.pipeline_of(stored.filters)
+        raw = self._raw(file.filename, stored) if stored.external_files else None
         element = part.element.dtype  # to the user, a subarray's dims are dims of the dataset
         index = ChunkIndex(
             filename=file.filename,
@@ -265,8 +266,8 @@ class Source:
             dtype=element.base,
             shape=dims + part.leading_dims + element.shape,
             dims=dims,
-            chunk_dims=stored.get("chunk_dims"),
-            element_bytes=stored["element_bytes"],
+            chunk_dims=stored.chunk_dims,
+            element_bytes=stored.element_bytes,
             field_offset=part.offset,
             field_bytes=part.element.size_bytes,
             layout="library",
@@ -282,8 +283,8 @@ class Source:
         if file.opened_by != file.filename:  # references, perhaps to several files
             index = replace(index, others=cast(Any, file.metadata).others(dataset.place.offset))
         # Where HDF5 writes no fill value, it reads none either: memory stays as it was, here zero.
-        fill = b"" if stored["fill_is_never_written"] else stored["fill_value"]
-        if stored["layout"] == "virtual":
+        fill = b"" if stored.fill_is_never_written else stored.fill_value
+        if stored.layout == "virtual":
             index = replaced(index, fill_value=fill)
             return self._trusted(self._virtual(dataset, index, depth))
         if raw:
@@ -291,15 +292,15 @@ class Source:
             if len(pieces) > 1:
                 return in_pieces(index, pieces, rows)
             return at(replace(index, others=(pieces[0].file,)), pieces[0].offset, 1)
-        if stored["layout"] == "compact":
-            return at(replace(index, inline=stored["elements"]), 0)
-        if stored["layout"] == "chunked":
+        if stored.layout == "compact":
+            return at(replace(index, inline=stored.elements), 0)
+        if stored.layout == "chunked":
             table = file.metadata.chunks(dataset.place.offset)
-            return inside_file(chunked(index, table, fill, stored.get("elements", b"")))
-        if stored["byte_offset"] is None:
+            return inside_file(chunked(index, table, fill, stored.elements))
+        if stored.byte_offset is None:
             return replaced(index, layout="contiguous", fill_value=fill)
         source = file.metadata.chunks(dataset.place.offset)["source"][0] if index.others else 0
-        return inside_file(at(index, stored["byte_offset"], source))
+        return inside_file(at(index, stored.byte_offset, source))
 
     def _virtual(self, dataset: _Dataset, index: ChunkIndex, depth: int) -> ChunkIndex:
         """Return the index of a virtual dataset with the chunks of its sources."""
@@ -316,9 +317,9 @@ class Source:
             if known is None:
                 with errors_named(place):
                     source = self._dataset(place)
-                    dims = source.stored["dims"] or (1,)
+                    dims = source.stored.dims or (1,)
                     index = self._index(
-                        source, stored_type(source.stored["element_bytes"]), dims, depth + 1
+                        source, stored_type(source.stored.element_bytes), dims, depth + 1
                     )
                 known = source.datatype, index
                 if place.file is file and place.offset != UNKNOWN and not self._grows:
@@ -328,7 +329,7 @@ class Source:
             kinds.append(known[0])
             return known[1]
 
-        mappings = _mappings(dataset.place, dataset.stored)
+        mappings = dataset.mappings or _mappings(dataset.place, dataset.stored)
         if mappings.grow:
             why = "a virtual dataset that grows in a way of its own"
             self._options.check_library(file.filename, dataset.place.path, why)
@@ -348,8 +349,8 @@ class Source:
             why = f"a virtual dataset of {error}" if isinstance(error, Unsupported) else str(error)
             return virtual_sources.for_library(index, mappings, sources, why)
 
-    def _grown(self, place: Place, stored: dict[str, Any]) -> dict[str, Any]:
-        """Return what is told of a virtual dataset, as long as it is by now."""
+    def _grown(self, place: Place, stored: StoredDataset) -> tuple[StoredDataset, Mappings | None]:
+        """Return a virtual dataset as long as it is by now, and what it shows then."""
         from _multitables.index import virtual, virtual_extent, virtual_sources
 
         def dims_of(name: tuple[bytes, bytes]) -> tuple[int, ...] | None:
@@ -361,22 +362,21 @@ class Source:
                 self._depth += 1
                 try:
                     with errors_named(source):
-                        dims: tuple[int, ...] = self._dataset(source).stored["dims"]
-                        return dims
+                        return self._dataset(source).stored.dims
                 finally:
                     self._depth = depth
 
         mappings = _mappings(place, stored)
         if not mappings.grow:
-            return {**stored, "shown": mappings}
+            return stored, mappings
         try:
-            mappings, dims = virtual_extent.grown(mappings, stored["dims"], dims_of)
-            return {**stored, "dims": dims, "shown": mappings}
+            mappings, dims = virtual_extent.grown(mappings, stored.dims, dims_of)
+            return stored.with_dims(dims), mappings
         except virtual.UnfitError as why:
             self._options.check_library(place.file.filename, place.path, str(why))
-            return {**stored, "dims": self._by_library(place)[0]["dims"]}
+            return stored.with_dims(self._by_library(place)[0].dims), None
 
-    def told(self, place: Place) -> dict[str, Any]:
+    def told(self, place: Place) -> StoredDataset:
         """Return what the core tells of a dataset, or libhdf5 where the core does not know it.
 
         Raises
@@ -389,7 +389,7 @@ class Source:
         try:
             if place.offset != UNKNOWN:
                 stored = place.file.metadata.dataset(place.offset)
-                if stored["layout"] != "virtual":
+                if stored.layout != "virtual":
                     return stored
         except hdf5_errors.FROM_CORE as error:
             if not isinstance(error, _core.Unknown):
@@ -411,14 +411,15 @@ class Source:
                 raise hdf5_errors.no_dataset(filename, place.path, names)
             stored = metadata.dataset(place.offset)
             attributes = metadata.attributes(place.offset)
-            if stored["layout"] == "virtual":
-                stored = self._grown(place, stored)
+            mappings = None
+            if stored.layout == "virtual":
+                stored, mappings = self._grown(place, stored)
         except _core.Unknown as error:
             self._options.check_library(filename, place.path, error.args[0])
-            stored, attributes = self._by_library(place)
-        return _Dataset(place, stored, datatype_of(stored["datatype"]), attributes)
+            (stored, attributes), mappings = self._by_library(place), None
+        return _Dataset(place, stored, datatype_of(stored.datatype), attributes, mappings)
 
-    def _by_library(self, place: Place) -> tuple[dict[str, Any], list[Attribute]]:
+    def _by_library(self, place: Place) -> tuple[StoredDataset, list[Attribute]]:
         from _multitables.index import by_library
 
         options = place.file.fingerprint.for_library(self.open_options)
@@ -434,36 +435,38 @@ class Source:
             raise hdf5_errors.unsupported("untrusted", index.filename, index.path, reason)
         return index
 
-    def _raw(self, filename: str, stored: dict[str, Any]) -> tuple[list[Piece], int] | None:
+    def _raw(self, filename: str, stored: StoredDataset) -> tuple[list[Piece], int] | None:
         from _multitables.index.external_files import whole_pieces
 
         return whole_pieces(filename, stored, self.files.reach, self._options.storage)
 
-    def _reason(self, part: FieldType, stored: dict[str, Any], raw: object) -> str:
+    def _reason(self, part: FieldType, stored: StoredDataset, raw: object) -> str:
         """Say why the stored bytes are not the delivered bytes; "" if they are."""
         if not part.element.direct:
             return part.element.reason
         if self._options.kind == "split":
             return "the file is split over two"
-        if stored["external_files"] and not raw:
+        if stored.external_files and not raw:
             return "its bytes lie in external files"
-        return REASONS.get(stored["layout"], "")
+        return REASONS.get(stored.layout, "")
 
 
-def _mappings(place: Place, stored: dict[str, Any]) -> Mappings:
+def _mappings(place: Place, stored: StoredDataset) -> Mappings:
     from _multitables.index.virtual import Mappings
 
-    mappings = place.file.metadata.mappings
-    return stored.get("shown") or Mappings.of(mappings(*stored["mappings"]))
+    assert stored.mappings is not None
+    return Mappings.of(place.file.metadata.mappings(*stored.mappings))
 
 
 class _Dataset(NamedTuple):
     """What the core tells of a dataset."""
 
     place: Place
-    stored: dict[str, Any]
+    stored: StoredDataset
     datatype: dict[str, Any]
     attributes: list[Attribute]
+    #: Of a virtual dataset that grows, as long as it is by now.
+    mappings: Mappings | None
 
     @property
     def pytables(self) -> bool:
@@ -472,11 +475,10 @@ class _Dataset(NamedTuple):
 
     @property
     def dims(self) -> tuple[int, ...]:
-        dims: tuple[int, ...] = self.stored["dims"]
-        if dims and not self.stored["is_null"]:
+        dims, is_null = self.stored.dims, self.stored.is_null
+        if dims and not is_null:
             return dims
-        filename, is_null = self.place.file.filename, self.stored["is_null"]
-        raise hdf5_errors.no_dims(filename, self.place.path, is_null)
+        raise hdf5_errors.no_dims(self.place.file.filename, self.place.path, is_null)
 
 
 def errors_named(place: Place) -> contextlib.AbstractContextManager[None]:
@@ -487,7 +489,7 @@ def errors_named(place: Place) -> contextlib.AbstractContextManager[None]:
 def _field_type(dataset: _Dataset, field: str | None, mixed: bool = False) -> FieldType:
     path, filename = dataset.place.path, dataset.place.file.filename
     try:
-        return field_type_of(dataset.stored["datatype"], field, dataset.pytables, mixed)
+        return field_type_of(dataset.stored.datatype, field, dataset.pytables, mixed)
     except NoDtypeError:
         raise
     except Unsupported as error:

@@ -227,8 +227,8 @@ def heap(h5: Path) -> Iterator[tuple[HeapFile, np.ndarray, dict[str, Any]]]:
     file_ = HeapFile(h5)
     offset = file_.metadata.find(b"/x")[1]
     told = file_.metadata.dataset(offset)
-    stored = np.fromfile(h5, "V16", 100, offset=told["byte_offset"])
-    yield file_, stored, _core.datatype(told["datatype"])
+    stored = np.fromfile(h5, "V16", 100, offset=told.byte_offset)
+    yield file_, stored, _core.datatype(told.datatype)
     file_.metadata.close()
 
 
@@ -256,8 +256,8 @@ def test_one_object_many_times(h5: Path) -> None:
         made[0] = np.zeros(60_000, "u1")
     file_ = HeapFile(h5)
     told = file_.metadata.dataset(file_.metadata.find(b"/x")[1])
-    stored = np.fromfile(h5, "V16", 1, offset=told["byte_offset"])
-    datatype = _core.datatype(told["datatype"])
+    stored = np.fromfile(h5, "V16", 1, offset=told.byte_offset)
+    datatype = _core.datatype(told.datatype)
     assert len(decode(stored, datatype, file_)[0]) == 60_000
     with pytest.raises(_core.Corrupt, match="within"):
         decode(np.repeat(stored, 10_000), datatype, file_)

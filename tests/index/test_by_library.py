@@ -78,7 +78,7 @@ def test_pytables_attributes(filtered: Path) -> None:
     with h5py.File(filtered, "a") as file:
         file["group/x1"].attrs["CLASS"] = np.bytes_("ARRAY")
     stored, attributes = by_library.described(str(filtered), "/group/x1", {})
-    assert (stored["dims"], stored["layout"]) == ((12, 2), "unknown")
+    assert (stored.dims, stored.layout) == ((12, 2), "unknown")
     assert [(name, value) for name, *_, value in attributes] == [(b"CLASS", b"ARRAY")]
 
 

@@ -82,14 +82,14 @@ def test_metadata_of_references(path: Path) -> None:
         here, there = index.find(name), file.find(name)
         assert here[0] == there[0] == "object"
         told, expected = index.dataset(here[1]), file.dataset(there[1])
-        inner = expected["element_bytes"] // told["element_bytes"]
+        inner = expected.element_bytes // told.element_bytes
         assert inner == (6 if name == b"arrays" else 1)
         if name != b"arrays":
-            assert told["dims"] == expected["dims"]
-            assert numpy_dtype(_core.datatype(told["datatype"])) == numpy_dtype(
-                _core.datatype(expected["datatype"])
+            assert told.dims == expected.dims
+            assert numpy_dtype(_core.datatype(told.datatype)) == numpy_dtype(
+                _core.datatype(expected.datatype)
             )
-        assert told.get("byte_offset") in (expected.get("byte_offset"), None)
+        assert told.byte_offset in (expected.byte_offset, None)
     assert index.find(b"none") == ("missing", 0)
     assert index.find(b"time/x") == ("not_a_group", index.find(b"time")[1])
     attributes = {name: rest for name, _, *rest in index.attributes(0)}
@@ -289,8 +289,8 @@ def test_whatever_references_say(tmp_path_factory: pytest.TempPathFactory, data:
             metadata.attributes(offset)
             if metadata.kind(offset) == "dataset":
                 told = metadata.dataset(offset)
-                _core.datatype(told["datatype"])
-                if told["layout"] == "chunked":
+                _core.datatype(told.datatype)
+                if told.layout == "chunked":
                     metadata.chunks(offset)
     except multitables.MultitablesError:
         pass

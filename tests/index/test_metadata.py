@@ -113,35 +113,35 @@ class Walk:
 
     def dataset(self, offset: int, told: Any) -> None:
         dataset, space = self.core.dataset(offset), told.get_space()
-        assert dataset["is_null"] == (space.get_simple_extent_type() == h5s.NULL)
-        check_type(dataset["datatype"], told.get_type())
+        assert dataset.is_null == (space.get_simple_extent_type() == h5s.NULL)
+        check_type(dataset.datatype, told.get_type())
         if space.get_simple_extent_type() == h5s.SIMPLE:
-            assert dataset["dims"] == space.shape
+            assert dataset.dims == space.shape
             most = tuple(None if dim in (-1, UNDEFINED) else dim for dim in self.most(space))
-            assert dataset["max_dims"] == most
+            assert dataset.max_dims == most
         plist = told.get_create_plist()
-        assert dataset["layout"] == LAYOUTS[plist.get_layout()]
+        assert dataset.layout == LAYOUTS[plist.get_layout()]
         pipeline = [plist.get_filter(number) for number in range(plist.get_nfilters())]
-        assert [entry[:3] for entry in dataset["filters"]] == [
+        assert [entry[:3] for entry in dataset.filters] == [
             (number, flags, tuple(values)) for number, flags, values, _ in pipeline
         ]
-        defined = {None: 0, b"": 1}.get(dataset["fill_value"], 2)
+        defined = {None: 0, b"": 1}.get(dataset.fill_value, 2)
         assert defined == plist.fill_value_defined()
-        assert len(dataset["external_files"]) == plist.get_external_count()
-        if dataset["layout"] == "contiguous" and not dataset["external_files"]:
-            assert dataset["byte_offset"] == told.get_offset()
-        if dataset["layout"] == "chunked":
+        assert len(dataset.external_files) == plist.get_external_count()
+        if dataset.layout == "contiguous" and not dataset.external_files:
+            assert dataset.byte_offset == told.get_offset()
+        if dataset.layout == "chunked":
             self.chunks(offset, dataset, told)
-        if dataset["layout"] == "virtual":
+        if dataset.layout == "virtual":
             self.mappings(dataset, plist)
 
     @staticmethod
     def most(space: Any) -> Any:
         return space.get_simple_extent_dims(True)
 
-    def chunks(self, offset: int, dataset: dict[str, Any], told: Any) -> None:
-        dims, chunk_dims = dataset["dims"], told.get_create_plist().get_chunk()
-        assert dataset["chunk_dims"] == chunk_dims
+    def chunks(self, offset: int, dataset: _core.StoredDataset, told: Any) -> None:
+        dims, chunk_dims = dataset.dims, told.get_create_plist().get_chunk()
+        assert dataset.chunk_dims == chunk_dims
         records: list[Any] = []
         told.chunk_iter(lambda chunk: records.append(tuple(chunk)))
         grid = [-(-dim // chunk) for dim, chunk in zip(dims, chunk_dims, strict=True)]
@@ -155,8 +155,8 @@ class Walk:
             assert found.pop() == (*expected.pop()[:3], 2**32 - 1)
         assert found == sorted(expected)
 
-    def mappings(self, dataset: dict[str, Any], plist: Any) -> None:
-        mappings = Mappings.of(self.core.mappings(*dataset["mappings"]))
+    def mappings(self, dataset: _core.StoredDataset, plist: Any) -> None:
+        mappings = Mappings.of(self.core.mappings(*dataset.mappings))
         assert len(mappings.source) == plist.get_virtual_count()
         for number in range(len(mappings.source)):
             file, name = mappings.names[mappings.source[number]]
@@ -198,10 +198,10 @@ def everything(core: _core.MetadataFile, offset: int, seen: set[int]) -> Iterato
     kind = yield from asked(lambda: core.kind(offset))
     if kind == "dataset":
         dataset = yield from asked(lambda: core.dataset(offset))
-        if dataset and dataset["layout"] == "chunked":
+        if dataset and dataset.layout == "chunked":
             yield from asked(lambda: core.chunks(offset))
-        if dataset and dataset["layout"] == "virtual":
-            yield from asked(lambda: core.mappings(*dataset["mappings"]))
+        if dataset and dataset.layout == "virtual":
+            yield from asked(lambda: core.mappings(*dataset.mappings))
     elif kind == "group":
         for link in (yield from asked(lambda: core.links(offset))) or ():
             yield from asked(lambda name=link[0]: core.find(name, offset))

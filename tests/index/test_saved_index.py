@@ -89,7 +89,7 @@ def answers(metadata: Any, ask: Callable[..., Any]) -> Iterator[Any]:
         if kind == "dataset":
             dataset = ask(metadata.dataset, offset)
             yield dataset
-            if dataset and dataset["layout"] == "chunked":
+            if dataset and dataset.layout == "chunked":
                 yield ask(metadata.chunks, offset)
 
 
@@ -128,9 +128,9 @@ def test_shapes_types_and_chunks_are_those_of_h5py(files: dict[str, Path]) -> No
             if not isinstance(told, h5py.Dataset):
                 return
             dataset = index.dataset(offset)
-            assert (dataset["dims"], dataset["max_dims"]) == (told.shape, told.maxshape)
+            assert (dataset.dims, dataset.max_dims) == (told.shape, told.maxshape)
             if told.chunks and name != "plain edges":
-                assert dataset["chunk_dims"] == told.chunks
+                assert dataset.chunk_dims == told.chunks
                 records: list[Any] = []
                 told.id.chunk_iter(lambda chunk: records.append((chunk[2], *chunk[1:2], chunk[3])))
                 found = index.chunks(offset)[["byte_offset", "filter_mask", "stored_size"]]
@@ -188,7 +188,7 @@ def test_damage_in_the_file_is_told_by_the_file(h5: Path) -> None:
     h5.write_bytes(content)
     saved(h5)
     index = opened(h5)
-    assert index.dataset(index.find(b"good")[1])["dims"] == (3,)
+    assert index.dataset(index.find(b"good")[1]).dims == (3,)
     with pytest.raises(_core.Corrupt):
         index.dataset(index.find(b"bad")[1])
 
@@ -319,7 +319,7 @@ def test_many_datasets(h5: Path) -> None:
     index = opened(h5)
     index.file = Unasked(index.file)
     links = index.links(index.root)
-    dims = {link[0]: index.dataset(link[3])["dims"] for link in links}
+    dims = {link[0]: index.dataset(link[3]).dims for link in links}
     assert dims == {b"x%d" % number: (number % 7,) for number in range(10_000)}
     assert index.find(b"x777") == ("object", {link[0]: link[3] for link in links}[b"x777"])
 

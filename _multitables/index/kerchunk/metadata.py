@@ -226,10 +226,9 @@ class ReferencesMetadata:
 
     def datatype(self, offset: int) -> bytes:
         """The element type of an array."""
-        datatype: bytes = self.dataset(offset)["datatype"]
-        return datatype
+        return self.dataset(offset).datatype
 
-    def dataset(self, offset: int) -> dict[str, Any]:
+    def dataset(self, offset: int) -> _core.StoredDataset:
         """What an array is."""
         path = self._paths[offset]
         try:
@@ -247,7 +246,7 @@ class ReferencesMetadata:
             filename=self._filename,
         )
 
-    def _dataset(self, path: str, zarray: Mapping[str, Any]) -> dict[str, Any]:
+    def _dataset(self, path: str, zarray: Mapping[str, Any]) -> _core.StoredDataset:
         dtype = from_zarr(zarray["dtype"])
         dims, chunk_dims = _dims(zarray["shape"]), _dims(zarray["chunks"])
         if len(chunk_dims) != len(dims) or 0 in chunk_dims:
@@ -259,29 +258,23 @@ class ReferencesMetadata:
         chunk_bytes = math.prod(chunk_dims) * dtype.itemsize
         if max(chunk_bytes, math.prod(dims) * dtype.itemsize) >= 2**63:
             raise NotRepresentableError(f"2^63 bytes or more, of the dims {dims}")
-        dataset: dict[str, Any] = {
-            "is_null": False,
-            "dims": dims,
-            "max_dims": dims,
-            "datatype": message(dtype),
-            "element_bytes": dtype.itemsize,
-            "layout": "chunked",
-            "chunk_dims": chunk_dims,
-            "filters": filters_from_zarr(codecs, dtype.itemsize, chunk_bytes),
-            "fill_value": fill_from_zarr(zarray.get("fill_value"), dtype),
-            "fill_is_never_written": False,
-            "external_files": [],
-        }
-        table = self._table(path)
-        if dims:
-            return {**dataset, "elements": table.inline} if table.inline else dataset
-        if codecs:
+        filters = filters_from_zarr(codecs, dtype.itemsize, chunk_bytes)
+        fill_value, table = fill_from_zarr(zarray.get("fill_value"), dtype), self._table(path)
+        if not dims and codecs:
             raise NotRepresentableError("a scalar that is compressed")
-        del dataset["chunk_dims"]
-        if table.inline:
-            return {**dataset, "layout": "compact", "elements": table.inline}
-        place = int(table.chunks["byte_offset"][0]) if len(table.chunks) else None
-        return {**dataset, "layout": "contiguous", "byte_offset": place}
+        is_together = not dims and not table.inline and len(table.chunks) > 0
+        return _core.StoredDataset(
+            dims=dims,
+            max_dims=dims,
+            datatype=message(dtype),
+            element_bytes=dtype.itemsize,
+            layout="chunked" if dims else "compact" if table.inline else "contiguous",
+            chunk_dims=chunk_dims if dims else None,
+            byte_offset=int(table.chunks["byte_offset"][0]) if is_together else None,
+            elements=table.inline,
+            filters=filters,
+            fill_value=fill_value,
+        )
 
     def chunks(self, offset: int) -> Records:
         """The stored chunks of an array, each with its source; see `others`."""

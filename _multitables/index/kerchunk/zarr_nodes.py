@@ -150,19 +150,19 @@ def _array(
     attributes: list[Attribute],
 ) -> Node:
     dataset = metadata.dataset(offset)
-    element = element_type(_core.datatype(dataset["datatype"]), is_pytables(attributes))
+    element = element_type(_core.datatype(dataset.datatype), is_pytables(attributes))
     _check(dataset, element)
-    dtype, dims = flat(element.dtype), dataset["dims"]
-    layout, inner = dataset["layout"], dtype.shape
-    chunk_dims = dataset["chunk_dims"] if layout == "chunked" else dims
+    dtype, dims = flat(element.dtype), dataset.dims
+    layout, inner = dataset.layout, dtype.shape
+    chunk_dims = dims if dataset.chunk_dims is None else dataset.chunk_dims
     chunks = NO_CHUNKS
-    n_bytes = math.prod(dims) * dataset["element_bytes"]
+    n_bytes = math.prod(dims) * dataset.element_bytes
     if layout == "chunked":
         chunks = metadata.chunks(offset)
-    elif layout == "contiguous" and dataset["byte_offset"] is not None and n_bytes:
-        chunks = chunks_of([0], dataset["byte_offset"], n_bytes)
+    elif layout == "contiguous" and dataset.byte_offset is not None and n_bytes:
+        chunks = chunks_of([0], dataset.byte_offset, n_bytes)
     is_chunked, masks = layout == "chunked", chunks["filter_mask"]
-    codecs = filters_to_zarr(dataset["filters"], masks) if is_chunked else []
+    codecs = filters_to_zarr(dataset.filters, masks) if is_chunked else []
     chunk_dims = tuple(max(1, dim) for dim in chunk_dims)
     zarray = {
         "zarr_format": 2,
@@ -182,17 +182,17 @@ def _array(
         zarray,
         (*grid_of(dims, chunk_dims), *(1 for _ in inner)),
         chunks,
-        dataset["elements"][:n_bytes] if layout == "compact" else b"",
+        dataset.elements[:n_bytes] if layout == "compact" else b"",
     )
 
 
-def _check(dataset: dict[str, Any], element: ElementType) -> None:
+def _check(dataset: _core.StoredDataset, element: ElementType) -> None:
     """Refuse what is not stored as Zarr would have it."""
     kinds = {conversion.kind for conversion in element.changes}
     for is_so, reason in (
-        (dataset["is_null"], "a null dataspace, which has no elements"),
-        (dataset["layout"] == "virtual", "a virtual dataset"),
-        (dataset["external_files"], "bytes in external files"),
+        (dataset.is_null, "a null dataspace, which has no elements"),
+        (dataset.layout == "virtual", "a virtual dataset"),
+        (bool(dataset.external_files), "bytes in external files"),
         (not element.direct, element.reason),
         (bool(element.converted_bytes), "elements that are converted"),
         (PADDING_SPACEPAD in kinds, "strings that are padded with spaces"),
@@ -202,9 +202,9 @@ def _check(dataset: dict[str, Any], element: ElementType) -> None:
             raise NotRepresentableError(reason)
 
 
-def _fill(dataset: dict[str, Any], dtype: np.dtype[Any]) -> Any:
-    stored = dataset["fill_value"] or b""
-    if dataset["fill_is_never_written"] or not stored:
+def _fill(dataset: _core.StoredDataset, dtype: np.dtype[Any]) -> Any:
+    stored = dataset.fill_value or b""
+    if dataset.fill_is_never_written or not stored:
         return fill_to_zarr(bytes(dtype.itemsize), dtype)
     one = stored[: dtype.itemsize]
     if stored != one * (len(stored) // len(one)):

@@ -176,13 +176,17 @@ def _from_blosc(codec: dict[str, Any], element_bytes: int, chunk_bytes: int) -> 
     return 32001, 0, values, b"blosc"
 
 
+def _level(codec: dict[str, Any]) -> int:
+    return int(codec.get("level", 1)) % 2**32  # as HDF5 keeps the negative ones of zstd
+
+
 #: Codecs of numcodecs that are filters of HDF5 as well, by their names.
 FROM_NUMCODECS: dict[str, Callable[[dict[str, Any], int, int], Filter]] = {
-    "zlib": lambda codec, *_: (1, 0, (int(codec.get("level", 1)),), b"deflate"),
+    "zlib": lambda codec, *_: (1, 0, (_level(codec),), b"deflate"),
     "shuffle": lambda codec, *_: (2, 0, (int(codec.get("elementsize", 4)),), b"shuffle"),
     "fletcher32": lambda codec, *_: (3, 0, (), b"fletcher32"),
     "blosc": _from_blosc,
-    "zstd": lambda codec, *_: (32015, 0, (int(codec.get("level", 1)),), b"zstd"),
+    "zstd": lambda codec, *_: (32015, 0, (_level(codec),), b"zstd"),
 }
 
 

@@ -140,7 +140,7 @@ class SavedMetadata:
         saved = None if row is None else self._saved(lambda: self._datatype(row))
         return self.file.datatype(offset) if saved is None else saved
 
-    def dataset(self, offset: int) -> dict[str, Any]:
+    def dataset(self, offset: int) -> _core.StoredDataset:
         """What a dataset is."""
         row = self._row(offset, "dataset")
         saved = None if row is None else self._saved(lambda: self._dataset(row))
@@ -282,7 +282,7 @@ class SavedMetadata:
             known = self._loaded[load, number] = load(self._index.value(number))
         return known
 
-    def _dataset(self, row: int) -> dict[str, Any]:
+    def _dataset(self, row: int) -> _core.StoredDataset:
         index = self._index
         space, storage = int(index.space[row]), int(index.storage[row])
         if NO_VALUE in (space, storage):
@@ -298,15 +298,18 @@ class SavedMetadata:
                 (dataset["elements"],) = index.elements(np.array([row]))
             case "virtual":
                 dataset["mappings"] = (first, int(index.second[row]))
-        return dataset
+        try:
+            return _core.StoredDataset(**dataset)
+        except RAISED as error:
+            raise DamagedIndexError(f"a dataset contradicts itself: {error}") from error
 
     def _chunks(self, row: int) -> Any:
         dataset = self._dataset(row)
-        if dataset["layout"] != "chunked":
+        if dataset.chunk_dims is None:
             return None  # the file says so
         table = self._index.chunks(np.array([row]))
         grid_index = table["grid_index"]
-        n_chunks = math.prod(grid_of(dataset["dims"], dataset["chunk_dims"]))
+        n_chunks = math.prod(grid_of(dataset.dims, dataset.chunk_dims))
         in_order = len(grid_index) < 2 or bool(np.all(grid_index[1:] > grid_index[:-1]))
         if len(grid_index) and not (in_order and int(grid_index[-1]) < n_chunks):
             raise DamagedIndexError("the chunks of a dataset are not those of its grid")

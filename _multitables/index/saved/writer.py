@@ -72,27 +72,24 @@ def _save(metadata: _core.MetadataFile, writer: IndexWriter, offset: int) -> lis
     elif kind == "dataset":
         dataset = metadata.dataset(offset)
         own["place"] = _place(metadata, writer, offset, dataset)
-        own["space"] = writer.value([save(dataset[key]) for key, (save, _) in SPACE.items()])
-        storage = [save(dataset.get(key)) for key, (save, _) in STORAGE.items()]
+        own["space"] = writer.value([save(getattr(dataset, of)) for of, (save, _) in SPACE.items()])
+        storage = [save(getattr(dataset, of)) for of, (save, _) in STORAGE.items()]
         own["storage"] = writer.value(storage)
     writer.add(offset, kind, **own)
     return [link[3] for link in links if link[2] == "hard"]
 
 
 def _place(
-    metadata: _core.MetadataFile, writer: IndexWriter, offset: int, dataset: dict[str, Any]
+    metadata: _core.MetadataFile, writer: IndexWriter, offset: int, dataset: _core.StoredDataset
 ) -> tuple[int, ...]:
     """Where a dataset's bytes are."""
-    match dataset["layout"]:
-        case "chunked":
-            return writer.chunks(metadata.chunks(offset))
-        case "compact":
-            return writer.part(dataset["elements"])
-        case "virtual":
-            heap, index = dataset["mappings"]
-            return heap, index
-    address = dataset["byte_offset"]
-    return (NO_NUMBER if address is None else address,)
+    if dataset.layout == "chunked":
+        return writer.chunks(metadata.chunks(offset))
+    if dataset.layout == "compact":
+        return writer.part(dataset.elements)
+    if dataset.mappings is not None:
+        return dataset.mappings
+    return (NO_NUMBER if dataset.byte_offset is None else dataset.byte_offset,)
 
 
 def _link(writer: IndexWriter, name: bytes, order: int | None, kind: str, *target: Any) -> Link:

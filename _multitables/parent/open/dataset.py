@@ -76,17 +76,16 @@ class Dataset(Object, Filtered):
     # ---- what the file tells
 
     @kept
-    def _stored(self) -> dict[str, Any]:
+    def _stored(self) -> _core.StoredDataset:
         return self._handle.shared.source.told(self._place)
 
     @property
     def _pipeline(self) -> Sequence[Filter]:
-        found: Sequence[Filter] = self._stored["filters"]
-        return found
+        return self._stored.filters
 
     @kept
     def _type(self) -> StoredType:
-        return StoredType(self._place, self._stored["datatype"])
+        return StoredType(self._place, self._stored.datatype)
 
     @property
     def _dtype(self) -> np.dtype[Any]:
@@ -94,7 +93,7 @@ class Dataset(Object, Filtered):
 
     @kept
     def _shape(self) -> Any:
-        return None if self._stored["is_null"] else self._stored["dims"]
+        return None if self._stored.is_null else self._stored.dims
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -132,18 +131,17 @@ class Dataset(Object, Filtered):
     @property
     def maxshape(self) -> Any:
         """Extents that it may grow to, None along an axis without a limit."""
-        return None if self._shape is None else self._stored["max_dims"]
+        return None if self._shape is None else self._stored.max_dims
 
     @property
     def chunks(self) -> tuple[int, ...] | None:
         """Extents of one chunk, or None."""
-        found: tuple[int, ...] | None = self._stored.get("chunk_dims")
-        return found
+        return self._stored.chunk_dims
 
     @property
     def fillvalue(self) -> Any:
         """What elements are that were never written, zero by default."""
-        fill, size = self._stored.get("fill_value"), self._type.datatype["size"]
+        fill, size = self._stored.fill_value, self._type.datatype["size"]
         if not fill and self._dtype.hasobject and self._type.datatype["kind"] not in TEXTS:
             return np.empty(1, self._dtype)[0]  # as h5py, which finds no objects there
         stored = np.frombuffer(fill or bytes(size), f"V{size}")
@@ -152,13 +150,13 @@ class Dataset(Object, Filtered):
     @property
     def external(self) -> list[tuple[str, int, int]] | None:
         """Name, offset and size of each file that the elements lie in, or None."""
-        files = self._stored["external_files"]
+        files = self._stored.external_files
         return [(os.fsdecode(name), offset, size) for name, offset, size in files] or None
 
     @property
     def is_virtual(self) -> bool:
         """Whether its elements are those of other datasets."""
-        return bool(self._stored["layout"] == "virtual")
+        return self._stored.layout == "virtual"
 
     def virtual_sources(self) -> list[VDSmap]:
         """Return what it shows, if it is virtual: ``vspace, file_name, dset_name, src_space``."""
@@ -316,7 +314,7 @@ class Dataset(Object, Filtered):
         found = known.get(self._key)
         if found is None:
             shared, place = self._handle.shared, self._place
-            made = Contents(shared, place, self._shape, self._type)
+            made = Contents(shared, place, self._stored, self._type)
             if not self._type.is_readable:
                 made.rows = None  # whole ones have no dtype
             found = known.setdefault(self._key, made)

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
+from _multitables._core import StoredDataset
 from _multitables.errors import UnsupportedDatasetError
 from _multitables.index.chunk_index import Records, grid_of
 from _multitables.index.open_files import Place
@@ -49,7 +50,7 @@ class Stored(Protocol):
 class DatasetId:
     """How a dataset is stored: ``dataset.id.get_chunk_info(0)``."""
 
-    def __init__(self, dataset: Stored, place: Place, stored: dict[str, Any]) -> None:
+    def __init__(self, dataset: Stored, place: Place, stored: StoredDataset) -> None:
         self._dataset, self._place, self._stored = dataset, place, stored
 
     def __bool__(self) -> bool:
@@ -108,17 +109,16 @@ class DatasetId:
 
     def get_offset(self) -> int | None:
         """Return where the elements begin in the file; None if they are not together there."""
-        found: int | None = self._stored.get("byte_offset")
-        return found
+        return self._stored.byte_offset
 
     def get_storage_size(self) -> int:
         """Return how many bytes are stored."""
         stored = self._stored
-        if stored["layout"] == "chunked":
+        if stored.layout == "chunked":
             return int(self._chunks()["stored_size"].sum())
-        if stored["layout"] == "contiguous" and stored.get("byte_offset") is not None:
-            return int(np.prod(stored["dims"], dtype=np.uint64)) * int(stored["element_bytes"])
-        return len(stored.get("elements") or b"")
+        if stored.byte_offset is not None:
+            return int(np.prod(stored.dims, dtype=np.uint64)) * stored.element_bytes
+        return len(stored.elements)
 
     def read_direct_chunk(
         self, offsets: Sequence[int], out: Any = None
@@ -163,7 +163,7 @@ class DatasetId:
 
     def _chunks(self) -> Records:
         place = self._place
-        if self._stored["layout"] != "chunked":
+        if self._stored.layout != "chunked":
             raise self._refused("not in chunks")
         return asked(place.file.metadata.chunks, place, place.offset)
 
@@ -173,21 +173,24 @@ class DatasetId:
             f"{path!r} in {filename!r} is stored {how}", path=path, filename=filename
         )
 
+    @property
+    def _extents(self) -> tuple[int, ...]:
+        return self._stored.chunk_dims or ()
+
     def _grid(self) -> tuple[int, ...]:
-        return grid_of(self._stored["dims"], self._stored["chunk_dims"])
+        return grid_of(self._stored.dims, self._extents)
 
     def _info(self, table: Records, index: int) -> StoreInfo:
         numbers, byte_offset, size, mask, _ = table[index].tolist()
         at = np.unravel_index(numbers, self._grid())
         place = tuple(
-            int(number) * extent
-            for number, extent in zip(at, self._stored["chunk_dims"], strict=True)
+            int(number) * extent for number, extent in zip(at, self._extents, strict=True)
         )
         return StoreInfo(place, mask, byte_offset, size)
 
     def _number(self, table: Records, offset: Sequence[int]) -> int | None:
         """Return which of the stored chunks has an element; None: it is not stored."""
-        grid, extents = self._grid(), self._stored["chunk_dims"]
+        grid, extents = self._grid(), self._extents
         if len(offset) != len(extents):
             raise TypeError(f"expected {len(extents)} coordinates, got {len(offset)}")
         at = [int(number) // extent for number, extent in zip(offset, extents, strict=True)]

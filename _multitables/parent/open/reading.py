@@ -27,7 +27,7 @@ from _multitables.index.chunk_index import ChunkIndex, SourceFile, changed
 from _multitables.index.element_type import FieldType, flat, stored_type
 from _multitables.index.hdf5_file import Source
 from _multitables.index.numpy_type import Datatype, Unsupported, numpy_dtype
-from _multitables.index.open_files import UNKNOWN, Place
+from _multitables.index.open_files import Place
 from _multitables.parent.open.kept import kept
 from _multitables.parent.open.results import new_array
 from _multitables.plan.dataset_table import DatasetTable, lookup_table
@@ -90,8 +90,8 @@ class Contents:
         The open file.
     place : Place
         Where the dataset is.
-    dims : tuple of int
-        Its extents; () of a scalar.
+    stored : StoredDataset
+        How it is stored.
     kind : ElementKind
         What its elements are.
 
@@ -105,11 +105,12 @@ class Contents:
         self,
         shared: Shared,
         place: Place,
-        dims: tuple[int, ...],
+        stored: _core.StoredDataset,
         kind: ElementKind,
     ) -> None:
         self._reader, self._source, self._place = shared.reader, shared.source, place
-        self._dims, self._type = dims, kind
+        self._said, self._dims, self._type = stored, stored.dims, kind
+        dims = self._dims
         self._datatype, self._dtype = kind.readable
         self._stored: ChunkIndex | None = None
         delivered = _delivered(kind, None)
@@ -357,7 +358,7 @@ class Contents:
             delivered = stored_type(self._datatype["size"])
         element = delivered.element.dtype
         dtype, inner = element.base, delivered.leading_dims + element.shape
-        core = _plain_table(self._place, delivered)
+        core = self._plain_table(delivered)
         if core is not None:
             return Part(dtype, inner, "", self._reader.dataset(core))
         table = _table(self._index(field))
@@ -365,28 +366,25 @@ class Contents:
         read = None if dataset.reason else self._reader.dataset(made_table(table))
         return Part(dtype, inner, dataset.reason, read)
 
+    def _plain_table(self, delivered: FieldType) -> _core.Table | None:
+        """Make the table of a dataset, or of a field, whose bytes lie in its file alone.
+
+        None: they do not, or the core does not decode it, or it is damaged; its index says which.
+        """
+        file = self._place.file
+        source = SourceFile(file.filename, file.fingerprint).for_table()
+        piece = sizes.REMOTE_TASK_BYTES if file.fingerprint.access else sizes.PIECE_BYTES
+        try:
+            return self._said.table(source, delivered.for_table, piece)
+        except hdf5_errors.FROM_CORE:
+            return None
+
     def _index(self, field: str) -> ChunkIndex:
         """Return the index of a field: a library, an error or data that is not plain needs it."""
         if self._stored is None:
             self._stored = self._source.index_at(self._place, as_stored=True)
         delivered = _delivered(self._type, field or None) if self._is_direct else None
         return self._stored if delivered is None else _direct(self._stored, self._dims, delivered)
-
-
-def _plain_table(place: Place, delivered: FieldType) -> _core.Table | None:
-    """Make the table of a dataset, or of a field, whose bytes lie in its file alone.
-
-    None: they do not, or the core does not decode it, or it is damaged; its index says which.
-    """
-    file, metadata = place.file, place.file.metadata
-    if place.offset == UNKNOWN or not isinstance(metadata, _core.MetadataFile):
-        return None
-    source = SourceFile(file.filename, file.fingerprint).for_table()
-    piece = sizes.REMOTE_TASK_BYTES if file.fingerprint.access else sizes.PIECE_BYTES
-    try:
-        return metadata.table(place.offset, source, delivered.for_table, piece)
-    except hdf5_errors.FROM_CORE:
-        return None
 
 
 def _table(index: ChunkIndex) -> DatasetTable:

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
+from _multitables._core import StoredDataset
 from _multitables.errors import UnsupportedDatasetError
 from _multitables.index.open_files import Place
 from _multitables.index.references import RegionReference
@@ -99,7 +100,7 @@ class VDSmap(NamedTuple):
     src_space: Part | None
 
 
-def virtual_sources(place: Place, stored: dict[str, Any]) -> list[VDSmap]:
+def virtual_sources(place: Place, stored: StoredDataset) -> list[VDSmap]:
     """Return the mappings of a virtual dataset.
 
     Raises
@@ -107,13 +108,13 @@ def virtual_sources(place: Place, stored: dict[str, Any]) -> list[VDSmap]:
     UnsupportedDatasetError
         It is not virtual, or a mapping is of single elements.
     """
-    if stored["layout"] != "virtual":
+    if stored.mappings is None:
         raise _refused(place, "is not a virtual dataset")
-    mappings = Mappings.of(asked(place.file.metadata.mappings, place, *stored["mappings"]))
+    mappings = Mappings.of(asked(place.file.metadata.mappings, place, *stored.mappings))
     found = []
     for number, named in enumerate(mappings.source.tolist()):
         file, path = mappings.names[named]
-        shown = _part(place, mappings.in_virtual, number, stored["dims"])
+        shown = _part(place, mappings.in_virtual, number, stored.dims)
         source = _source(place, mappings.in_source, number, shown)
         name = path.decode("utf-8", "surrogateescape")
         found.append(VDSmap(shown, os.fsdecode(file), name, source))

@@ -35,12 +35,15 @@ use super::variable_length::{Elements, elements};
 use super::virtual_layout::{Mapping, Selection, mappings, selection};
 use std::cmp::Ordering;
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 /// As many soft links as HDF5 follows on the way to an object.
 const MAX_SOFT_LINKS: usize = 16;
 /// What a link takes beside its name, generously.
 const LINK_BYTES: usize = 256;
+/// What a message takes beside its body.
+const MESSAGE_BYTES: usize = 64;
 /// Names that are looked up in a group before all its links are read.
 const MAX_LOOK_UPS: u32 = 64;
 /// The name of a driver.
@@ -52,6 +55,7 @@ pub struct File {
     pub blocks: Blocks,
     pub(super) shared: SharedMessages,
     heaps: GlobalHeaps,
+    headers: Kept<ObjectHeader>,
     /// The links of groups that paths went through.
     groups: Kept<HashMap<Vec<u8>, Link>>,
     /// How many names were looked up in a group.
@@ -140,6 +144,7 @@ impl File {
             blocks,
             shared,
             heaps: GlobalHeaps::default(),
+            headers: Kept::default(),
             groups: Kept::default(),
             look_ups: Kept::default(),
             root: superblock.root,
@@ -155,8 +160,13 @@ impl File {
         self.root
     }
 
-    pub fn object(&self, offset: u64) -> Result<ObjectHeader> {
-        ObjectHeader::read(&self.blocks, offset)
+    /// The header of an object, of which several questions are asked as a rule.
+    pub fn object(&self, offset: u64) -> Result<Arc<ObjectHeader>> {
+        self.headers.get(offset, || {
+            let header = ObjectHeader::read(&self.blocks, offset)?;
+            let bytes = header.bytes() + (header.messages.len() * MESSAGE_BYTES) as u64;
+            Ok((header, bytes))
+        })
     }
 
     /// Follow a path from an object on; a path that begins with a slash from the root.

@@ -15,7 +15,7 @@ use super::file::{Dataset, File, ObjectKind};
 use super::fill_value::{Fill, FillValue};
 use super::filter_pipeline::Filter;
 use super::layout::{Layout, layout};
-use super::object_header::message;
+use super::object_header::{ObjectHeader, message};
 use crate::os::interrupt;
 use std::collections::HashMap;
 use std::ops::Range;
@@ -178,7 +178,7 @@ impl File {
 
     /// Where the index of a dataset's chunks begins, or the tree and the heap of a group.
     fn named_by(&self, offset: u64) -> Result<Vec<u64>> {
-        let header = self.object(offset)?;
+        let header = ObjectHeader::read(&self.blocks, offset)?;
         if let Some(message) = header.find(message::LAYOUT) {
             return Ok(match layout(&mut self.blocks.cursor(&message.body))? {
                 Layout::Chunked(chunked) => vec![chunked.address],
@@ -200,7 +200,7 @@ impl File {
         with_scales: bool,
         names: &[Vec<u8>],
     ) -> Result<Option<Found>> {
-        let header = self.object(offset)?;
+        let header = ObjectHeader::read(&self.blocks, offset)?;
         if header.kind() != ObjectKind::Dataset {
             return Ok(None);
         }

@@ -1,4 +1,4 @@
-//! Python's view of a file's metadata: plain tuples, dicts and arrays.
+//! Python's view of a file's metadata: plain tuples, arrays and `StoredDataset`.
 //!
 //! Law:
 //! 1. Offsets count from the superblock, as in the file; addresses of stored bytes are absolute.
@@ -6,17 +6,12 @@
 
 use super::selections::{MappingArrays, mapping_arrays, selection};
 use super::store::waited;
-use super::table::{Delivered, Source as TableSource, Table, table_of_one};
+use super::stored::StoredDataset;
 use crate::fetch::local_file::{LocalFile, ReadLock};
 use crate::fetch::remote::metadata::RemoteMetadata;
 use crate::fetch::remote::object::{Caches, Object};
 use crate::format::chunk::Chunk;
-use crate::format::cursor::UNDEFINED;
-use crate::format::dataspace::Dataspace;
 use crate::format::file::{File, Found, ObjectKind};
-use crate::format::fill_value::FillValue;
-use crate::format::filter_pipeline::Filter;
-use crate::format::layout::Layout;
 use crate::format::link::{Link, Target};
 use crate::format::source::ByteSource;
 use crate::os::unlinked;
@@ -24,7 +19,7 @@ use crate::tables::access::Access;
 use numpy::PyArray1;
 use pyo3::exceptions::{PyOSError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyDict, PyList, PyTuple};
+use pyo3::types::{PyBytes, PyList, PyTuple};
 use std::ffi::OsString;
 use std::io;
 use std::path::PathBuf;
@@ -62,7 +57,7 @@ pub fn name_of_unlinked(device: u64, inode: u64) -> Option<OsString> {
 /// The metadata of an HDF5 file. May be used by several threads at once.
 #[pyclass(frozen)]
 pub struct MetadataFile {
-    file: File,
+    file: Arc<File>,
     lock: Mutex<Option<ReadLock>>,
     source: Source,
 }
@@ -245,7 +240,7 @@ impl MetadataFile {
     /// (name, creation order or None, "hard", offset), (.., "soft", path), (.., "external", file,
     /// path) or (.., "user_defined", type) for each link of a group.
     fn links<'py>(&self, py: Python<'py>, offset: u64) -> PyResult<Bound<'py, PyList>> {
-        let links = waited(py, || self.file.links(&self.file.object(offset)?))??;
+        let links = waited(py, || self.file.links(&*self.file.object(offset)?))??;
         let list = PyList::empty(py);
         for link in links {
             list.append(told_link(py, link)?)?;
@@ -260,13 +255,13 @@ impl MetadataFile {
         offset: u64,
         name: &[u8],
     ) -> PyResult<Option<Bound<'py, PyTuple>>> {
-        let link = waited(py, || self.file.link(&self.file.object(offset)?, name))??;
+        let link = waited(py, || self.file.link(&*self.file.object(offset)?, name))??;
         link.map(|link| told_link(py, link)).transpose()
     }
 
     /// (name, creation order or None, datatype, dims or None, elements as stored) for each attribute.
     fn attributes<'py>(&self, py: Python<'py>, offset: u64) -> PyResult<Bound<'py, PyList>> {
-        let found = waited(py, || self.file.attributes(&self.file.object(offset)?))??;
+        let found = waited(py, || self.file.attributes(&*self.file.object(offset)?))??;
         let list = PyList::empty(py);
         for (order, attribute) in found {
             let space = &attribute.dataspace;
@@ -284,57 +279,21 @@ impl MetadataFile {
 
     /// The element type of a dataset or a committed datatype, as `datatype` takes it.
     fn datatype<'py>(&self, py: Python<'py>, offset: u64) -> PyResult<Bound<'py, PyBytes>> {
-        let body = waited(py, || self.file.datatype(&self.file.object(offset)?))??;
+        let body = waited(py, || self.file.datatype(&*self.file.object(offset)?))??;
         Ok(bytes(py, &body.bytes))
     }
 
-    /// What a dataset is: dims, max_dims (None: scalar or null, as is_null says), datatype, layout and
-    /// what it needs, filters, fill_value (None: undefined, b"": zeros) and
-    /// fill_is_never_written, external_files.
-    fn dataset<'py>(&self, py: Python<'py>, offset: u64) -> PyResult<Bound<'py, PyDict>> {
-        let dataset = waited(py, || self.file.dataset(&self.file.object(offset)?))??;
-        let dict = PyDict::new(py);
-        set_space(&dict, &dataset.dataspace)?;
-        dict.set_item("datatype", bytes(py, &dataset.datatype.bytes))?;
-        dict.set_item("element_bytes", dataset.element_bytes)?;
-        set_layout(&dict, &dataset.layout, &self.file)?;
-        let filters = dataset.filters.iter().map(|filter| told(py, filter));
-        dict.set_item("filters", filters.collect::<PyResult<Vec<_>>>()?)?;
-        let fill = match &dataset.fill.value {
-            FillValue::Undefined => None,
-            FillValue::Default => Some(&[][..]),
-            FillValue::Value(value) => Some(&value[..]),
-        };
-        dict.set_item("fill_value", fill.map(|value| bytes(py, value)))?;
-        dict.set_item("fill_is_never_written", dataset.fill.is_never_written)?;
-        let external = dataset.external_files.iter();
-        let external = external.map(|file| (bytes(py, &file.name), file.byte_offset, file.size));
-        dict.set_item("external_files", external.collect::<Vec<_>>())?;
-        Ok(dict)
-    }
-
-    /// The table of a dataset whose elements lie in this file and are decoded by the core, by what its
-    /// source is and what of each element is delivered. None: it is another one.
-    fn table(
-        &self,
-        py: Python<'_>,
-        offset: u64,
-        source: TableSource,
-        delivered: Delivered,
-        piece_bytes: u64,
-    ) -> PyResult<Option<Table>> {
-        waited(py, || {
-            let dataset = self.file.dataset(&self.file.object(offset)?)?;
-            table_of_one(&self.file, &dataset, &source, delivered, piece_bytes)
-        })?
-        .map_err(PyErr::from)
+    /// What a dataset is.
+    fn dataset(&self, py: Python<'_>, offset: u64) -> PyResult<StoredDataset> {
+        let dataset = waited(py, || self.file.dataset(&*self.file.object(offset)?))??;
+        Ok(StoredDataset::of(self.file.clone(), dataset))
     }
 
     /// The stored chunks of a dataset, by number in the grid.
     fn chunks<'py>(&self, py: Python<'py>, offset: u64) -> PyResult<Bound<'py, PyArray1<Chunk>>> {
         let table = waited(py, || {
             self.file
-                .chunks(&self.file.dataset(&self.file.object(offset)?)?)
+                .chunks(&self.file.dataset(&*self.file.object(offset)?)?)
         })??;
         Ok(PyArray1::from_vec(py, table))
     }
@@ -414,7 +373,7 @@ impl MetadataFile {
 
     fn open(source: Box<dyn ByteSource>, checks_sums: bool) -> PyResult<MetadataFile> {
         Ok(MetadataFile {
-            file: File::open(source, checks_sums)?,
+            file: Arc::new(File::open(source, checks_sums)?),
             lock: Mutex::default(),
             source: Source::Memory,
         })
@@ -423,39 +382,6 @@ impl MetadataFile {
 
 pub fn bytes<'py>(py: Python<'py>, bytes: &[u8]) -> Bound<'py, PyBytes> {
     PyBytes::new(py, bytes)
-}
-
-fn set_space(dict: &Bound<'_, PyDict>, space: &Dataspace) -> PyResult<()> {
-    let py = dict.py();
-    dict.set_item("is_null", space.is_null)?;
-    dict.set_item("dims", PyTuple::new(py, &space.dims)?)?;
-    let most = space.max_dims.iter();
-    let most = most.map(|&most| (most != u64::MAX).then_some(most));
-    dict.set_item("max_dims", PyTuple::new(py, most.collect::<Vec<_>>())?)
-}
-
-fn set_layout(dict: &Bound<'_, PyDict>, layout: &Layout, file: &File) -> PyResult<()> {
-    let py = dict.py();
-    let absolute = |offset: u64| (offset != UNDEFINED).then(|| file.blocks.address(offset));
-    let kind = match layout {
-        Layout::Compact { elements, .. } => {
-            dict.set_item("elements", bytes(py, elements))?;
-            "compact"
-        }
-        Layout::Contiguous { address } => {
-            dict.set_item("byte_offset", absolute(*address))?;
-            "contiguous"
-        }
-        Layout::Chunked(chunked) => {
-            dict.set_item("chunk_dims", PyTuple::new(py, &chunked.chunk_dims)?)?;
-            "chunked"
-        }
-        Layout::Virtual { heap, index } => {
-            dict.set_item("mappings", (*heap, *index))?;
-            "virtual"
-        }
-    };
-    dict.set_item("layout", kind)
 }
 
 fn told_link(py: Python<'_>, link: Link) -> PyResult<Bound<'_, PyTuple>> {
@@ -469,10 +395,4 @@ fn told_link(py: Python<'_>, link: Link) -> PyResult<Bound<'_, PyTuple>> {
         }
         Target::UserDefined(kind) => (name, order, "user_defined", kind).into_pyobject(py),
     }
-}
-
-/// (id, flags, values, name)
-pub fn told<'py>(py: Python<'py>, filter: &Filter) -> PyResult<Bound<'py, PyTuple>> {
-    let values = PyTuple::new(py, &filter.values)?;
-    (filter.id, filter.flags, values, bytes(py, &filter.name)).into_pyobject(py)
 }

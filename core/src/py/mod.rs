@@ -25,6 +25,7 @@ pub mod ring;
 pub mod saved_parts;
 mod selections;
 pub mod store;
+pub mod stored;
 pub mod survey;
 pub mod table;
 mod words;

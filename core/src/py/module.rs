@@ -6,7 +6,7 @@
 use super::{
     child, chunks, codec_limit, convert, datatype, descriptor, format_error, machine, metadata,
     order as orders, pieces, read, reader, request_handle, requests, ring, saved_parts, store,
-    survey, table,
+    stored, survey, table,
 };
 use crate::engine::counters::{self, COUNTERS};
 use crate::engine::heap_read;
@@ -64,6 +64,7 @@ const NUMBERS: &[(&str, u64)] = &[
 fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<metadata::MetadataFile>()?;
     module.add_class::<metadata::OpenedFile>()?;
+    module.add_class::<stored::StoredDataset>()?;
     module.add_class::<ring::Ring>()?;
     module.add_class::<ring::Guard>()?;
     module.add_class::<ring::Guards>()?;

@@ -2,8 +2,9 @@
 //!
 //! Law: returns columns; Python finds the NumPy types.
 
-use super::metadata::{MetadataFile, bytes, told};
+use super::metadata::{MetadataFile, bytes};
 use super::store::waited;
+use super::stored::told;
 use crate::format::survey::{Storage, Survey};
 use numpy::PyArray1;
 use pyo3::prelude::*;
