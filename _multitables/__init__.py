@@ -114,6 +114,7 @@
 #     readers/               reader processes
 #       process.py           the only file that starts and signals processes
 #       supervisor.py        starts, watches, replaces and stops readers
+#       threads.py           threads of this process as readers
 #       reader_pool.py       readers that rest between streams
 #       counters.py          a reader's numbers, named
 #       death.py             how a reader died, and at what
@@ -123,6 +124,7 @@
 #       missing.py           what is missing, a file or a filter -> exception
 #     stream/                one pass over the data, or an endless one
 #       open_stream.py       paths -> indexes; plan -> a stream that runs
+#       reader_choice.py     who reads it: threads of this process, or processes
 #       stream_queue.py      the direct queue over a ring
 #       growing_data.py      datasets that others write meanwhile
 #       follow_queue.py      the queue over a ring for each piece of what was written

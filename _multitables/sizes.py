@@ -9,6 +9,12 @@ Law
 
 from __future__ import annotations
 
+#: Data of up to this size is read by threads of the user's process, where the user leaves it open:
+#: processes take some 50 ms to begin, in which two threads decode more than this.
+LITTLE_DATA_BYTES = 16 << 20
+#: Data of up to this size, in the page cache, is read on the caller's own thread: to wake another
+#: one takes longer, or as long.
+HERE_BYTES = 512 << 10
 #: Rows of unchunked data that make a block by default, in bytes.
 UNCHUNKED_BLOCK_BYTES = 128 << 10
 #: The library's own choice of ring is at least this large, so that jitter is hidden.

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import multitables
@@ -41,7 +41,8 @@ def test_defaults(monkeypatch: pytest.MonkeyPatch) -> None:
     for cores, procs in ((1, 1), (3, 3), (4, 4), (64, 4)):
         monkeypatch.setattr(reader_options, "available_cores", lambda cores=cores: cores)
         found = checked()
-        assert found.n_procs == procs
+        assert found.n_procs == options.ReaderCount(procs, None)
+        assert checked(n_procs=0).n_procs == options.ReaderCount(procs, True)
         assert found.read_ahead is None
         assert found.block_size is None
         assert (found.cyclic, found.ordered, found.remainder) == (False, False, False)
@@ -50,7 +51,8 @@ def test_defaults(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("number", [1, np.int64(1), np.uint8(1), np.array(1)], ids=repr)
 def test_whole_numbers_of_every_kind(number: Any) -> None:
     found = checked(n_procs=number, read_ahead=number, block_size=number)
-    assert (found.n_procs, found.read_ahead, found.block_size) == (1, 1, 1)
+    assert found.n_procs == options.ReaderCount(1, False)
+    assert (found.read_ahead, found.block_size) == (1, 1)
     assert type(found.block_size) is int
 
 
@@ -60,6 +62,7 @@ def test_whole_numbers_of_every_kind(number: Any) -> None:
     value=st.one_of(st.integers(max_value=0), st.floats(), st.text(), st.booleans(), st.binary())
 )
 def test_what_is_no_count(name: str, value: Any) -> None:
+    assume(name != "n_procs" or type(value) is not int or value)
     with pytest.raises(multitables.OptionsError) as caught:
         checked(**{name: value})
     assert name in str(caught.value)
@@ -68,7 +71,7 @@ def test_what_is_no_count(name: str, value: Any) -> None:
 
 
 def test_more_readers_than_the_ring_has_room_for() -> None:
-    assert checked(n_procs=options.MAX_N_PROCS).n_procs == options.MAX_N_PROCS
+    assert checked(n_procs=options.MAX_N_PROCS).n_procs.count == options.MAX_N_PROCS
     with pytest.raises(multitables.OptionsError, match=str(options.MAX_N_PROCS)):
         checked(n_procs=options.MAX_N_PROCS + 1)
 

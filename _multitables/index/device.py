@@ -1,8 +1,8 @@
-"""Whether the device that holds a file rotates, and whether it allows direct I/O.
+"""What holds a file: whether the device rotates, allows direct I/O, or is not needed at all.
 
 Law
 ---
-1. Asks sysfs and `open`; never reads a file's data.
+1. Asks sysfs, `open` and the page cache; never waits for a device.
 2. In doubt a device does not rotate: virtual disks say that they do, but they do not.
 3. A device over others (LVM, dm-crypt, RAID) rotates if all of them do and one of them holds each
    byte next to its neighbours: the disks of a striped device seek independently.
@@ -13,6 +13,7 @@ from __future__ import annotations
 import errno
 import functools
 import os
+from collections.abc import Iterable
 from pathlib import Path
 
 from _multitables._core import Descriptor
@@ -53,6 +54,16 @@ def _device_rotates(device: Path, devices: Path) -> bool:
 
 def _text(path: Path) -> str:
     return path.read_text(encoding="ascii").strip()
+
+
+def is_cached(filename: str, offsets: Iterable[int]) -> bool:
+    """Tell whether the page cache has these bytes of a file; no device is asked for them."""
+    byte = bytearray(1)
+    try:
+        file = Descriptor.open(filename, os.O_RDONLY)
+        return all(os.preadv(file.fileno(), [byte], at, os.RWF_NOWAIT) == 1 for at in offsets)
+    except (OSError, AttributeError):
+        return False
 
 
 def check_direct(filename: str, option: str = "DRIVER='H5FD_DIRECT'") -> None:

@@ -44,8 +44,7 @@ def start_blocks(
             )
         return start_versions(pool, spec, wanted)
 
-    def planned() -> tuple[Opened, ReadPlan, int]:
-        opened = open_data(spec)
+    def planned(opened: Opened, n_readers: int) -> tuple[ReadPlan, int]:
         lead = opened.indexes[lead_of(opened.indexes)]
         size = wanted.block_size or lead.block_size_default
         subset = subset_of(wanted.rows, lead.n_rows)
@@ -57,18 +56,18 @@ def start_blocks(
             order=file_order(opened.indexes, subset),
             ranges=[(begin, end)] if begin < end else [],
             batch_size=size,
-            n_readers=wanted.n_procs,
+            n_readers=n_readers,
             epochs=None if wanted.cyclic else 1,
             lap_blocks=False,
             read_ahead=wanted.read_ahead,
             **opened.facts(),
         )
-        return opened, plan, size
+        return plan, size
 
     try:
         refuse_ragged(spec.path)
-        return start_stream(pool, wanted.n_procs, planned)
+        return start_stream(pool, wanted.n_procs, lambda: open_data(spec), planned)
     except UnsupportedDatasetError as refusal:
         opened = open_rows(spec, refusal)
         plan = stream_plan(opened, wanted, tail_only)
-        return start_rows(pool, wanted.n_procs, spec, opened, plan)
+        return start_rows(pool, wanted.n_procs.count, spec, opened, plan)

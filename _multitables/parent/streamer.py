@@ -151,7 +151,8 @@ class Streamer(ManyDatasets):
             blocks are tuples, or dicts with the same keys. Rows of different lengths (`Ragged`,
             PyTables' VLArray, h5py's sequences and strings of any length) come as `RaggedBlock`.
         n_procs : int, optional
-            Reader processes. Default: 4, or the cores available to this process if fewer.
+            Reader processes; 0: threads of this process. Default: 4, or the cores available to this
+            process if fewer; threads for data that is little, or cached and without a filter.
         read_ahead : int, optional
             Blocks that the ring holds. Default: the library's choice, at least
             ``2 * n_procs + 1``; never less than two blocks and two chunks.
@@ -298,7 +299,7 @@ class Streamer(ManyDatasets):
         """
         wanted = checked(
             StreamOptions,
-            n_procs=1,
+            n_procs=None,
             read_ahead=None,
             cyclic=False,
             block_size=block_size,

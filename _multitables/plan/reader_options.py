@@ -59,6 +59,24 @@ def check_procs(name: str, value: Any) -> int:
     return procs
 
 
+@dataclass(frozen=True)
+class ReaderCount:
+    """How many readers a stream has, and what they are."""
+
+    count: int
+    #: Threads of this process, or processes; None: whichever takes less time.
+    threads: bool | None
+
+
+def _readers(name: str, value: Any) -> ReaderCount:
+    """Check `n_procs` of a stream: no processes are threads."""
+    if value is None:
+        return ReaderCount(check_procs(name, None), None)
+    if whole(name, value, 0, "Leave it out for one reader a core, up to 4") == 0:
+        return ReaderCount(check_procs(name, None), True)
+    return ReaderCount(check_procs(name, value), False)
+
+
 def _shuffle(name: str, value: Any) -> str | None:
     kind = {True: "window", False: None}[value] if isinstance(value, bool) else value
     if kind not in SHUFFLES:
@@ -158,7 +176,7 @@ class StreamOptions:
 
     #: As `row_subset.subset_of` takes them; checked when the length is known.
     rows: Any
-    n_procs: int = option(check_procs)
+    n_procs: ReaderCount = option(_readers)  # noqa: RUF009 - it is a field
     read_ahead: int | None = option(_optional(_READ_AHEAD))
     cyclic: bool = option(flag)
     block_size: int | None = option(_optional("Leave it out for the chunk's outer length"))
@@ -214,7 +232,7 @@ class BatchOptions:
     rows: Any
     transform: Callable[[Any], Any] | None
     batch_size: int = option(_at_least(1, "It is the number of rows of a batch"))
-    n_procs: int = option(check_procs)
+    n_procs: ReaderCount = option(_readers)  # noqa: RUF009 - it is a field
     #: One of `SHUFFLES`.
     shuffle: str | None = option(_shuffle)
     seed: int = option(check_number)
@@ -270,7 +288,7 @@ class ColumnOptions:
     """Of `get_columns`."""
 
     entries_per_block: int | None = option(_optional("Leave it out for about 8 MiB of rows"))
-    n_procs: int = option(check_procs)
+    n_procs: ReaderCount = option(_readers)  # noqa: RUF009 - it is a field
     rank: int = option(_at_least(0, "Ranks count from 0"))
     world_size: int = option(_at_least(1, "It is the number of ranks"))
     share: str | None = option(_share)

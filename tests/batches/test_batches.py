@@ -371,7 +371,7 @@ def test_nothing_is_opened_before_it_is_needed(tmp_path: Path) -> None:
         ({"window_rows": 0}, "window_rows is out of range"),
         ({"memory_limit_bytes": 0}, "memory_limit_bytes is out of range"),
         ({"read_ahead": 0}, "read_ahead is out of range"),
-        ({"n_procs": 0}, "n_procs is out of range"),
+        ({"n_procs": -1}, "n_procs is out of range"),
     ],
 )
 def test_options_that_cannot_work(numbered: Path, options: dict[str, Any], text: str) -> None:

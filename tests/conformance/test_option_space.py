@@ -91,7 +91,7 @@ def a_stream(draw: st.DrawFn) -> Wanted:
         draw(st.lists(st.integers(0, count - 1), min_size=size, max_size=size)),
         kind,
         {
-            "n_procs": draw(st.integers(1, 3)),
+            "n_procs": draw(st.integers(0, 3)),
             "read_ahead": draw(st.one_of(st.none(), st.integers(1, 9))),
             "cyclic": draw(st.booleans()),
             "block_size": draw(st.one_of(st.none(), st.integers(1, 30), st.integers(1, 250))),

@@ -182,8 +182,7 @@ def test_no_such_field(plain: Path) -> None:
         ({"block_size": 2.5}, "got 2.5"),
         ({"block_size": "10"}, "got '10'"),
         ({"block_size": True}, "got True"),
-        ({"n_procs": 0}, "expected at least 1, got 0"),
-        ({"n_procs": -1}, "expected at least 1, got -1"),
+        ({"n_procs": -1}, "expected at least 0, got -1"),
         ({"n_procs": 1.0}, "got 1.0"),
         ({"n_procs": 100_000}, "expected at most"),
         ({"read_ahead": 0}, "expected at least 1, got 0"),
@@ -209,7 +208,7 @@ def test_options_that_cannot_work(plain: Path, options: dict[str, Any], part: st
 
 def test_options_are_checked_before_the_file_is_opened() -> None:
     with pytest.raises(multitables.OptionsError):
-        multitables.Streamer("/no/such/file.h5").get_queue("/x", n_procs=0)
+        multitables.Streamer("/no/such/file.h5").get_queue("/x", n_procs=-1)
 
 
 @pytest.mark.parametrize("size", [10**12, 2**40, 2**62, 2**64, 10**30])

@@ -120,7 +120,7 @@ def test_the_end_stops_the_readers(numbered: Path) -> None:
     assert next(rows, "end") == "end"
 
 
-@pytest.mark.parametrize("bad", [{"n_procs": 0}, {"read_ahead": 0}, {"block_size": 0}])
+@pytest.mark.parametrize("bad", [{"n_procs": -1}, {"read_ahead": 0}, {"block_size": 0}])
 def test_bad_options_are_told_at_the_call(numbered: Path, bad: dict[str, int]) -> None:
     """Not only when the first row is asked for."""
     with pytest.raises(multitables.OptionsError):

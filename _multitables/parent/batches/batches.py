@@ -85,7 +85,7 @@ class Batches:
             of = title(indexes[0].filenames, [(index.path, index.shape) for index in indexes])
         else:
             of = title(self._spec.file.filename, [(str(path), None) for path in self._paths])
-        shuffle, readers = self._wanted.shuffle, count(self._wanted.n_procs, "reader")
+        shuffle, readers = self._wanted.shuffle, count(self._wanted.n_procs.count, "reader")
         rows = count(self.batch_size, "row")
         return f"{of}: batches of {rows}, shuffle={shuffle!r}, {readers}"
 

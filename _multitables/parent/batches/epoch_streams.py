@@ -161,29 +161,30 @@ class EpochStreams:
         epochs = None if goes_on else run.epochs
         if isinstance(opened, OpenedRows):
             rows_plan = batch_plan(opened, wanted, order, run.ranges, epochs)
-            return start_rows(self._pool, wanted.n_procs, self._spec, opened, rows_plan)
+            return start_rows(self._pool, wanted.n_procs.count, self._spec, opened, rows_plan)
 
-        def planned() -> tuple[Opened, ReadPlan, int]:
+        def planned(opened: Opened, n_readers: int) -> tuple[ReadPlan, int]:
             plan = plan_batches(
                 opened.indexes,
                 order=order,
                 ranges=run.ranges,
                 batch_size=wanted.batch_size,
-                n_readers=wanted.n_procs,
+                n_readers=n_readers,
                 n_consumers=self.shard.node,
                 epochs=epochs,
                 read_ahead=wanted.read_ahead,
                 **opened.facts(),
             )
-            return opened, plan, wanted.batch_size
+            return plan, wanted.batch_size
 
         if self._shared is not None:
-            options = (epochs, wanted.batch_size, wanted.n_procs)
+            n_readers = wanted.n_procs.count
+            options = (epochs, wanted.batch_size, n_readers)
             what = (order, tuple(map(tuple, run.ranges)), *options, wanted.read_ahead)
             encoded = values.encode(what)
             share = self._shared.start
-            return share(wanted.n_procs, encoded, opened, lambda: (*planned()[1:], None))[0]
-        return start_stream(self._pool, wanted.n_procs, planned)
+            return share(n_readers, encoded, opened, lambda: (*planned(opened, n_readers), None))[0]
+        return start_stream(self._pool, wanted.n_procs, lambda: opened, planned)
 
     def pass_by(self, run: EpochRun) -> None:
         """Leave a run to the node's other ranks, if this rank gets no batch of it."""

@@ -265,7 +265,7 @@ class Columns:
         if not opened.opened.indexes:
             return None, *self._keys(stretch)
 
-        def planned() -> tuple[ReadPlan, int, tuple[KeyRows, I64]]:
+        def planned(n_readers: int) -> tuple[ReadPlan, int, tuple[KeyRows, I64]]:
             rows, edges = self._keys(stretch)
             groups = [
                 Group(list(group.indexes.values()), offsets[edges])
@@ -274,25 +274,27 @@ class Columns:
             ]
             plan = plan_columns(
                 groups,
-                n_readers=wanted.n_procs,
+                n_readers=n_readers,
                 n_consumers=self._place.count,
                 **opened.opened.facts(),
             )
             return plan, 1, (rows, edges)
 
         if self._shared is not None:
+            n_readers = wanted.n_procs.count
             columns = tuple((name, *group.indexes) for name, group in opened.groups.items())
-            what = values.encode((stretch, self._entries, wanted.n_procs, self.index, columns))
-            stream, keys = self._shared.start(wanted.n_procs, what, opened.opened, planned)
+            what = values.encode((stretch, self._entries, n_readers, self.index, columns))
+            share = self._shared.start
+            stream, keys = share(n_readers, what, opened.opened, lambda: planned(n_readers))
             return stream, *keys
         known: list[tuple[KeyRows, I64]] = []
 
-        def alone() -> tuple[Opened, ReadPlan, int]:
-            plan, block_size, keys = planned()
+        def alone(_: Opened, n_readers: int) -> tuple[ReadPlan, int]:
+            plan, block_size, keys = planned(n_readers)
             known.append(keys)
-            return opened.opened, plan, block_size
+            return plan, block_size
 
-        return start_stream(self._pool, wanted.n_procs, alone), *known[0]
+        return start_stream(self._pool, wanted.n_procs, lambda: opened.opened, alone), *known[0]
 
     def _block(
         self, stream: StreamQueue | None, rows: KeyRows, begin: int, end: int

@@ -40,7 +40,7 @@ def stream_plan(opened: OpenedRows, wanted: StreamOptions, tail_only: bool = Fal
     ranges = ((whole if tail_only else 0, end),)
     laps = None if wanted.cyclic else 1
     return _plan(
-        opened, order, ranges, size, laps, wanted.cyclic, wanted.n_procs, wanted.read_ahead
+        opened, order, ranges, size, laps, wanted.cyclic, wanted.n_procs.count, wanted.read_ahead
     )
 
 
@@ -56,7 +56,7 @@ def batch_plan(
         FULL: wanted.memory_limit_bytes // FULL_FETCHES,
     }[order.shuffle]
     return _plan(
-        opened, order, ranges, wanted.batch_size, epochs, False, wanted.n_procs,
+        opened, order, ranges, wanted.batch_size, epochs, False, wanted.n_procs.count,
         wanted.read_ahead, fetch_bytes,
     )  # fmt: skip
 

@@ -14,6 +14,7 @@ import weakref
 from collections.abc import Callable
 
 from _multitables.parent.readers.supervisor import Readers
+from _multitables.parent.readers.threads import Threads
 
 
 class ReaderPool:
@@ -35,18 +36,18 @@ class ReaderPool:
                     return self._resting.pop(at)
         return Readers(count, self.library_timeout_seconds)
 
-    def give_back(self) -> Callable[[Readers, bool], None]:
+    def give_back(self) -> Callable[[Readers | Threads, bool], None]:
         """Return what a stream does with its readers at its end, without holding the pool."""
         itself = weakref.ref(self)
 
-        def give_back(readers: Readers, sound: bool) -> None:
+        def give_back(readers: Readers | Threads, sound: bool) -> None:
             reader_pool, rests = itself(), False
             try:
                 rests = reader_pool is not None and reader_pool.keep and sound and readers.rest()
             finally:  # Ctrl-C may come while we wait for them
                 if not rests:
                     readers.stop()
-            if reader_pool is not None and rests:
+            if reader_pool is not None and rests and isinstance(readers, Readers):
                 with reader_pool._lock:
                     reader_pool._resting.append(readers)
 

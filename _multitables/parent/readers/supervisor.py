@@ -299,7 +299,11 @@ class Readers:
                 with contextlib.suppress(OSError):  # a sandbox refuses to sleep
                     time.sleep(pause)
                 pause = min(2 * pause, 0.001)
-        return all(poll(process) is None for process in self._members)
+        if not all(poll(process) is None for process in self._members):
+            return False
+        if isinstance(work, _core.Ring):
+            work.keep()
+        return True
 
     def stop(self) -> None:
         """End every reader and reap it. May be called again, and from any thread."""

@@ -194,21 +194,23 @@ class FollowQueue(StreamQueue):
             return False
         opened = self._data.opened
 
-        def planned() -> tuple[Opened, ReadPlan, int]:
+        def planned(opened: Opened, n_readers: int) -> tuple[ReadPlan, int]:
             plan = plan_reads(
                 opened.indexes,
                 block_rows=self.block_size,
-                n_readers=self._wanted.n_procs,
+                n_readers=n_readers,
                 read_ahead=self._wanted.read_ahead,
                 remainder=True,
                 first_row=first,
                 end_row=rows,
                 **opened.facts(),
             )
-            return opened, plan, self.block_size
+            return plan, self.block_size
 
         self._firm, self._waits_since = self._data.firm, None
-        self._stream = start_stream(self._pool, self._wanted.n_procs, planned, first)
+        self._stream = start_stream(
+            self._pool, self._wanted.n_procs, lambda: opened, planned, first
+        )
         if self._is_closed:  # by another thread meanwhile
             self._leave()
         return True
@@ -295,7 +297,7 @@ class FollowQueue(StreamQueue):
     def __repr__(self) -> str:
         indexes = self._data.opened.indexes
         of = title(indexes[0].filename, [(index.path, index.shape) for index in indexes])
-        rows, readers = count(self.block_size, "row"), count(self._wanted.n_procs, "reader")
+        rows, readers = count(self.block_size, "row"), count(self._wanted.n_procs.count, "reader")
         return f"<FollowQueue of {of}: blocks of {rows}, {readers}, {self._state()}>"
 
     def _state(self) -> str:

@@ -34,9 +34,13 @@ from _multitables.index.plugins import READERS_FILTERS
 from _multitables.index.version_sources import of_version
 from _multitables.options import CheckedVersion
 from _multitables.parent.readers.reader_pool import ReaderPool
+from _multitables.parent.readers.supervisor import Readers
+from _multitables.parent.readers.threads import Threads
+from _multitables.parent.stream.reader_choice import readers_for
 from _multitables.parent.stream.stream_queue import StreamQueue
 from _multitables.parent.stream.warnings_of_streams import warn_of_missing, warn_of_slow_filters
 from _multitables.plan.inner_selection import select_inner
+from _multitables.plan.reader_options import ReaderCount
 from _multitables.plan.ring_size import whole_pages
 from _multitables.plan.stream_plan import ReadPlan
 from _multitables.tree import Paths, Ragged, Structure, structure_of
@@ -147,8 +151,9 @@ def refuse_ragged(path: Paths) -> None:
 
 def start_stream(
     pool: ReaderPool,
-    n_procs: int,
-    planned: Callable[[], tuple[Opened, ReadPlan, int]],
+    wanted: ReaderCount,
+    opened: Callable[[], Opened],
+    planned: Callable[[Opened, int], tuple[ReadPlan, int]],
     first_row: int = 0,
     made: Callable[..., StreamQueue] = StreamQueue,
 ) -> StreamQueue:
@@ -156,25 +161,34 @@ def start_stream(
 
     Parameters
     ----------
+    opened : callable
+        Opens the data. Called after the readers were started, if they are processes in any case,
+        so that they start while the file is indexed.
     planned : callable
-        Returns what was opened, the plan, and the rows of a block. Called after the readers were
-        started, so that they start while the file is indexed.
+        Returns the plan for what was opened and a number of readers, and the rows of a block.
     first_row : int
         Rows that streams before this one delivered, where guards go on counting them.
     made : callable
         Makes the queue.
     """
-    readers = pool.take(n_procs)
+    readers: Readers | Threads | None = None
+    if wanted.threads is False:
+        readers = pool.take(wanted.count)
     try:
-        opened, plan, block_size = planned()
+        data = opened()
+        if readers is None:
+            waits = data.direct or data.turnstile
+            readers = readers_for(pool, data.indexes, waits, wanted)
+        plan, block_size = planned(data, len(readers))
         warn_of_slow_filters(plan, READERS_FILTERS)
-        ring = made_ring(encoded_plan(plan, opened), plan, opened, first_row)
+        ring = made_ring(encoded_plan(plan, data), plan, data, first_row)
         readers.assign(ring)
         stream = made(ring, readers, plan, block_size, partial(pool.give_back(), readers))
-        stream.missing_files = opened.missing_files
+        stream.missing_files = data.missing_files
         return stream
     except BaseException:
-        readers.stop()
+        if readers is not None:
+            readers.stop()
         raise
 
 

@@ -28,8 +28,11 @@ def start_versions(pool: ReaderPool, spec: DataSpec, wanted: StreamOptions) -> S
     """Stream several versions of the dataset that `spec.path` names, as `wanted` says."""
     found: list[Any] = []
 
-    def planned() -> tuple[Opened, ReadPlan, int]:
-        opened, *found[:] = open_versions(spec, wanted.version)
+    def opened() -> Opened:
+        data, *found[:] = open_versions(spec, wanted.version)
+        return data
+
+    def planned(opened: Opened, n_readers: int) -> tuple[ReadPlan, int]:
         shared: SharedChunks = found[0]
         rows = shared.chunk_dims[0]
         least = 2 * max(shared.counts, default=0) + 2
@@ -37,7 +40,7 @@ def start_versions(pool: ReaderPool, spec: DataSpec, wanted: StreamOptions) -> S
             plan = plan_reads(
                 opened.indexes,
                 block_rows=rows,
-                n_readers=wanted.n_procs,
+                n_readers=n_readers,
                 read_ahead=read_ahead,
                 cyclic=wanted.cyclic,
                 remainder=True,
@@ -45,12 +48,12 @@ def start_versions(pool: ReaderPool, spec: DataSpec, wanted: StreamOptions) -> S
             )
             if plan.capacity_rows >= min(least * rows, plan.end_row):
                 break
-        return opened, plan, rows
+        return plan, rows
 
     def made(*parts: Any) -> StreamQueue:
         return VersionsQueue(*parts).arrange(*found)
 
-    return start_stream(pool, wanted.n_procs, planned, made=made)
+    return start_stream(pool, wanted.n_procs, opened, planned, made=made)
 
 
 def open_versions(spec: DataSpec, wanted: Any) -> tuple[Opened, SharedChunks, list[str]]:

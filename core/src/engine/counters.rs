@@ -159,6 +159,8 @@ pub const COUNTERS: [&str; 15] = [
 pub const STATE_RUNNING: u32 = 1;
 pub const STATE_FINISHED: u32 = 2;
 pub const STATE_FAILED: u32 = 3;
+/// A thread's: processes go on with the ring.
+pub const STATE_HANDED_OVER: u32 = 4;
 
 /// What a reader's record takes in shared memory.
 pub const RECORD_BYTES: usize = 2048;

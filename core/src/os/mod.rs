@@ -9,6 +9,7 @@ pub mod clock;
 pub mod descriptors;
 pub mod fork;
 pub mod futex;
+pub mod idle_threads;
 pub mod interrupt;
 pub mod limits;
 pub mod memory;

@@ -199,7 +199,7 @@ impl Drop for Workers {
     }
 }
 
-fn block_signals() {
+pub(super) fn block_signals() {
     // SAFETY: plain data, filled before it is used; affects the calling thread alone.
     unsafe {
         let mut all: libc::sigset_t = std::mem::zeroed();

@@ -5,5 +5,6 @@
 //! 1. No panic leaves a reader: it becomes a failed task.
 
 pub mod codec_limit;
+pub mod ring_threads;
 pub mod serve;
 pub mod threads;

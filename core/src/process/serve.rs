@@ -7,7 +7,7 @@
 //! 2. When the parent dies, however it dies, this process ends by itself.
 //! 3. No panic leaves this file: it becomes a failed task.
 
-use crate::engine::counters::{STATE_FAILED, STATE_FINISHED};
+use crate::engine::counters::{Mark, STATE_FAILED, STATE_FINISHED, STATE_HANDED_OVER};
 use crate::process::codec_limit::{TRIAL, run_part};
 use crate::requests::server::{LibraryRequest, serve_requests};
 use crate::requests::work_queue::WORK_QUEUE;
@@ -56,16 +56,27 @@ pub fn serve(socket: OwnedFd, parent: i32, library: &mut Library<'_>) -> io::Res
         }
         let ring = map_ring(&plan, ring_fd.as_fd())?;
         drop((plan_fd, ring_fd));
-        stream(&plan, &ring, me, library.rows);
+        stream(&plan, &ring, me, Some(library.rows));
     }
     Ok(())
 }
 
-fn stream(plan: &Plan, ring: &RingMaps, me: usize, library: &mut LibraryRead<'_>) {
+/// Read a stream's share as reader `me`; without a library, as a thread of the user's process.
+pub(super) fn stream(
+    plan: &Plan,
+    ring: &RingMaps,
+    me: usize,
+    library: Option<&mut LibraryRead<'_>>,
+) {
     let record = ring.control.record(me);
     record.begin();
     let mut reader = Reader::new(plan, ring.control, &ring.tapes, me);
-    let ran = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| reader.run(library)));
+    reader.is_thread = library.is_none();
+    let mut none = |_: &str, _, _, _: &mut [u8], _: Mark<'_>| Err(String::new());
+    let ran = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| match library {
+        Some(library) => reader.run(library),
+        None => reader.run(&mut none),
+    }));
     let end = ran.unwrap_or_else(|panic| {
         // Whatever was in hand is lost; set_error it, so that the parent hears of it.
         let current = record.current.load(Relaxed);
@@ -81,10 +92,10 @@ fn stream(plan: &Plan, ring: &RingMaps, me: usize, library: &mut LibraryRead<'_>
         End::Failed
     });
     record.left_library();
-    let state = if end == End::Failed {
-        STATE_FAILED
-    } else {
-        STATE_FINISHED
+    let state = match end {
+        End::Failed => STATE_FAILED,
+        End::HandedOver => STATE_HANDED_OVER,
+        End::Done | End::Stopped => STATE_FINISHED,
     };
     record.state.store(state, SeqCst);
     ring.control.tell_rest();

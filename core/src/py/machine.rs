@@ -5,6 +5,7 @@
 
 use crate::fetch::direct::io_uring_available;
 use crate::os::limits;
+use crate::process::ring_threads;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
@@ -12,6 +13,12 @@ use pyo3::types::PyDict;
 #[pyfunction]
 pub fn available_bytes() -> u64 {
     limits::available_bytes()
+}
+
+/// End the threads that are free, and give the memory back that is kept for more streams.
+#[pyfunction]
+pub fn release_memory(py: Python<'_>) {
+    py.detach(ring_threads::release);
 }
 
 /// CPUs that quotas allow this process; 0 without a quota.

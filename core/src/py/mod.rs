@@ -28,4 +28,5 @@ pub mod store;
 pub mod stored;
 pub mod survey;
 pub mod table;
+mod views;
 mod words;

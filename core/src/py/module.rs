@@ -44,6 +44,7 @@ const NUMBERS: &[(&str, u64)] = &[
     ("NO_CHUNK", NO_CHUNK),
     ("STATE_FINISHED", counters::STATE_FINISHED as u64),
     ("STATE_FAILED", counters::STATE_FAILED as u64),
+    ("STATE_HANDED_OVER", counters::STATE_HANDED_OVER as u64),
     ("GROUP_CHUNKS", MAX_GROUP as u64),
     ("GROUP_BYTES", MAX_GROUP_BYTES as u64),
     ("LITTLE_BYTES", interleave::LITTLE_BYTES as u64),
@@ -127,6 +128,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(chunks::chunk_dtype, module)?)?;
     module.add_function(wrap_pyfunction!(machine::available_bytes, module)?)?;
     module.add_function(wrap_pyfunction!(machine::cpu_quota, module)?)?;
+    module.add_function(wrap_pyfunction!(machine::release_memory, module)?)?;
     module.add_function(wrap_pyfunction!(reader::native_filters, module)?)?;
     module.add_function(wrap_pyfunction!(metadata::name_of_unlinked, module)?)?;
     module.add_function(wrap_pyfunction!(reader::load_plugin, module)?)?;

@@ -9,27 +9,26 @@
 //! 4. Waiting releases the GIL. What is ready and what is lent is the book's (leases.rs).
 
 use super::child::{Child, refused};
-use crate::os::memory::{Mapping, reserved_memfd, sealed_memfd};
+use super::views::{View, Views, known};
+use crate::os::memory::{Mapping, sealed_memfd};
+use crate::process::ring_threads;
 use crate::ring::control;
+use crate::ring::kept_rings::ring_for;
 use crate::ring::leases::{EMPTY, HELD, Leases};
-use crate::ring::maps::{RingMaps, map_ring};
+use crate::ring::maps::map_ring;
 use crate::ring::tape::tape_rows;
 use crate::tables::plan::{ENDLESS, Plan};
 use crate::task_error::Failure;
+use numpy::PyArrayDescrMethods;
 use numpy::npyffi::{NPY_ARRAY_WRITEABLE, NpyTypes, PY_ARRAY_API, get_type_object, npy_intp};
-use numpy::{PyArrayDescr, PyArrayDescrMethods};
 use pyo3::exceptions::{PyOSError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 use pyo3::{PyTraverseError, PyVisit};
-use std::io;
-use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::sync::atomic::Ordering::SeqCst;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
-
-/// NumPy has no more dimensions.
-const MAX_DIMS: usize = 64;
 
 enum Container {
     Single,
@@ -37,15 +36,8 @@ enum Container {
     Dict(Vec<Py<PyAny>>),
 }
 
-struct View {
-    dtype: Py<PyArrayDescr>,
-    n_dims: usize,
-    /// Of a block, but for the first.
-    dims: [npy_intp; MAX_DIMS],
-}
-
 struct Inner {
-    book: Leases,
+    book: Arc<Leases>,
     views: Vec<View>,
     container: Container,
     /// Rows of the stream before this ring's.
@@ -213,37 +205,6 @@ fn closed_error(py: Python<'_>) -> PyErr {
     }
 }
 
-/// dtype and row shape of each tape.
-type Views<'py> = Vec<(Bound<'py, PyArrayDescr>, Vec<npy_intp>)>;
-
-/// Views that fit the tapes of a plan.
-fn known(views: Views<'_>, plan: &Plan) -> PyResult<Vec<View>> {
-    if views.len() != plan.tapes.len() {
-        return Err(PyValueError::new_err("views and tapes differ in number"));
-    }
-    let mut kept = Vec::with_capacity(views.len());
-    for ((dtype, row_shape), tape) in views.into_iter().zip(&plan.tapes) {
-        let items: usize = row_shape.iter().map(|&n| n.max(0) as usize).product();
-        if items.checked_mul(dtype.itemsize()) != Some(tape.row_bytes) {
-            return Err(PyValueError::new_err(
-                "a view's row has another size than the plan's",
-            ));
-        }
-        let n_dims = 1 + row_shape.len();
-        let mut dims = [0; MAX_DIMS];
-        let Some(inner) = dims.get_mut(1..n_dims) else {
-            return Err(PyValueError::new_err("a view has too many dimensions"));
-        };
-        inner.copy_from_slice(&row_shape);
-        kept.push(View {
-            dtype: dtype.unbind(),
-            n_dims,
-            dims,
-        });
-    }
-    Ok(kept)
-}
-
 fn container(keys: Option<Vec<Py<PyAny>>>) -> Container {
     match keys {
         None => Container::Single,
@@ -256,15 +217,30 @@ fn container(keys: Option<Vec<Py<PyAny>>>) -> Container {
 #[pyclass(frozen, module = "_multitables._core")]
 pub struct Ring {
     inner: Arc<Inner>,
-    fds: Mutex<Option<(OwnedFd, OwnedFd)>>,
+    /// The plan's, and the ring's, if another process has made it.
+    fds: Mutex<Descriptors>,
 }
 
 impl Ring {
-    fn over(inner: Inner, plan: OwnedFd, ring: OwnedFd) -> Ring {
+    fn over(inner: Inner, plan: OwnedFd, ring: Option<OwnedFd>) -> Ring {
         Ring {
             inner: Arc::new(inner),
             fds: Mutex::new(Some((plan, ring))),
         }
+    }
+}
+
+type Descriptors = Option<(OwnedFd, Option<OwnedFd>)>;
+
+impl Ring {
+    /// Those of the plan and the ring; None: it is closed.
+    fn open_descriptors<'a>(
+        &'a self,
+        kept: &'a Descriptors,
+    ) -> Option<(BorrowedFd<'a>, BorrowedFd<'a>)> {
+        let (plan, ring) = kept.as_ref()?;
+        let ring = ring.as_ref().or(self.inner.book.maps.fd.as_ref())?;
+        Some((plan.as_fd(), ring.as_fd()))
     }
 }
 
@@ -287,19 +263,14 @@ impl Ring {
         let plan = Plan::over(Plan::mapped(plan_fd.as_fd())?).map_err(PyValueError::new_err)?;
         let views = known(views, &plan)?;
         // Reserving pages takes a while for large rings.
-        let made: io::Result<(OwnedFd, RingMaps)> = py.detach(|| {
-            let fd = reserved_memfd(c"multitables-ring", plan.ring_bytes())?;
-            let maps = map_ring(&plan, fd.as_fd())?;
-            Ok((fd, maps))
-        });
-        let (ring_fd, maps) = made?;
+        let maps = py.detach(|| ring_for(&plan))?;
         let inner = Inner {
-            book: Leases::new(plan, maps, consumer)?,
+            book: Arc::new(Leases::new(plan, maps, consumer)?),
             views,
             container: container(keys),
             first_row,
         };
-        Ok(Ring::over(inner, plan_fd, ring_fd))
+        Ok(Ring::over(inner, plan_fd, None))
     }
 
     /// The ring of another process, by its descriptors, for one of its consumers. Without `views`
@@ -320,12 +291,12 @@ impl Ring {
         let views = views.map_or(Ok(Vec::new()), |views| known(views, &plan))?;
         let maps = map_ring(&plan, ring_fd.as_fd())?;
         let inner = Inner {
-            book: Leases::new(plan, maps, consumer)?,
+            book: Arc::new(Leases::new(plan, maps.into(), consumer)?),
             views,
             container: container(keys),
             first_row: 0,
         };
-        Ok(Ring::over(inner, plan_fd, ring_fd))
+        Ok(Ring::over(inner, plan_fd, Some(ring_fd)))
     }
 
     /// Keep a descriptor open until the ring is closed and nothing of it is lent.
@@ -351,10 +322,10 @@ impl Ring {
 
     /// Send it to a reader, which has this number in it; nothing, if it is closed.
     fn send_to(&self, child: &Child, number: u32) -> PyResult<()> {
-        match &*self.fds.lock().unwrap_or_else(PoisonError::into_inner) {
+        match self.open_descriptors(&self.fds.lock().unwrap_or_else(PoisonError::into_inner)) {
             Some((plan, ring)) => {
-                let sent = child.0.send(number, [plan.as_fd(), ring.as_fd()]);
-                sent.map_err(refused)
+                self.inner.book.keep(false);
+                child.0.send(number, [plan, ring]).map_err(refused)
             }
             None => Ok(()),
         }
@@ -362,11 +333,25 @@ impl Ring {
 
     /// The descriptors (plan, ring), for processes that are no readers.
     fn descriptors(&self) -> PyResult<(i32, i32)> {
-        let fds = self.fds.lock().unwrap_or_else(PoisonError::into_inner);
-        match &*fds {
+        match self.open_descriptors(&self.fds.lock().unwrap_or_else(PoisonError::into_inner)) {
             Some((plan, ring)) => Ok((plan.as_raw_fd(), ring.as_raw_fd())),
             None => Err(PyOSError::new_err("the ring's descriptors are closed")),
         }
+    }
+
+    /// Read all of it before this returns, as its only reader. False: it does not hold all.
+    fn read_here(&self, py: Python<'_>) -> bool {
+        py.detach(|| ring_threads::read_here(&self.inner.book))
+    }
+
+    /// Let a thread of this process be its reader of this number.
+    fn start_thread(&self, number: usize) -> PyResult<()> {
+        ring_threads::start(&self.inner.book, number).map_err(refused)
+    }
+
+    /// Its readers are at rest, and no other process has it: its memory may serve another stream.
+    fn keep(&self) {
+        self.inner.book.keep(true);
     }
 
     /// The next block's guard, or one of ENDED, EMPTY, FAILED, HELD, CLOSED after `timeout_seconds`.

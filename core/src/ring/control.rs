@@ -51,7 +51,8 @@ struct Head {
     space_word: AtomicU32,
     space_waiting: AtomicU32,
     stop: AtomicU32,
-    _half2: AtomicU32,
+    /// Threads leave the ring to processes.
+    handed_over: AtomicU32,
     _pad3: Pad<14>,
     turns: Turns,
 }
@@ -109,6 +110,15 @@ impl Control {
             n_readers,
             n_slots,
             n_consumers,
+        }
+    }
+
+    /// Make a header that nobody uses what a new one for `plan` is.
+    pub fn clear(&self, plan: &Plan) {
+        for at in (0..plan.control_bytes()).step_by(8) {
+            // SAFETY: `new`'s promise; all of a header is atomics.
+            let word = unsafe { &*self.base.add(at).cast::<AtomicU64>() };
+            word.store(0, Relaxed);
         }
     }
 
@@ -284,6 +294,17 @@ impl Control {
             head.wake_word.fetch_add(1, SeqCst);
             futex::wake_all(&head.wake_word);
         }
+    }
+
+    /// A thread has a task that only a process may read: all threads end, and leave what they have
+    /// claimed to processes of their numbers.
+    pub fn hand_over(&self) {
+        self.head().handed_over.store(1, SeqCst);
+        self.wake_readers();
+    }
+
+    pub fn is_handed_over(&self) -> bool {
+        self.head().handed_over.load(SeqCst) != 0
     }
 
     pub fn stopped(&self) -> bool {

@@ -13,12 +13,14 @@
 
 use crate::os::fork::ForkMark;
 use crate::os::sync::{Mutex, MutexGuard};
+use crate::ring::kept_rings;
 use crate::ring::maps::RingMaps;
 use crate::tables::plan::{ENDLESS, Plan};
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::sync::PoisonError;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
 /// What `receive` says when it has no block; HELD: as its own consumer holds what readers need.
@@ -45,17 +47,27 @@ pub struct State {
 /// The plan, the mapped ring and its book.
 pub struct Leases {
     pub plan: Plan,
-    pub maps: RingMaps,
+    pub maps: Arc<RingMaps>,
     /// Which consumer has this book.
     consumer: u64,
     /// A descriptor that closes when the book is closed and no block is lent.
     tie: Mutex<Option<OwnedFd>>,
     state: Mutex<State>,
     mark: ForkMark,
+    /// No other process has the ring.
+    keeps: AtomicBool,
+}
+
+impl Drop for Leases {
+    fn drop(&mut self) {
+        if self.is_mine() && *self.keeps.get_mut() {
+            kept_rings::keep(self.maps.clone());
+        }
+    }
 }
 
 impl Leases {
-    pub fn new(plan: Plan, maps: RingMaps, consumer: u64) -> io::Result<Leases> {
+    pub fn new(plan: Plan, maps: Arc<RingMaps>, consumer: u64) -> io::Result<Leases> {
         if consumer >= plan.n_consumers() as u64 {
             let why = "no such consumer in the plan";
             return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
@@ -67,6 +79,7 @@ impl Leases {
             tie: Mutex::default(),
             state: Mutex::default(),
             mark: ForkMark::new()?,
+            keeps: AtomicBool::new(false),
         })
     }
 
@@ -257,6 +270,14 @@ impl Leases {
             since.map(|since| (begin, end, since))
         };
         lent.filter_map(told).collect()
+    }
+
+    /// Whether no other process has the ring, or may write it any more: then it is kept for another
+    /// stream when its last block is given back, and its last thread has ended. One with several
+    /// consumers, which are processes, never is.
+    pub fn keep(&self, keeps: bool) {
+        let is_own = self.maps.fd.is_some() && self.plan.n_consumers() == 1;
+        self.keeps.store(keeps && is_own, SeqCst);
     }
 
     /// Lend no more blocks, and stop the readers of a ring with one consumer. Lent blocks stay valid.

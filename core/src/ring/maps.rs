@@ -8,13 +8,30 @@ use super::control::{Control, control_fits};
 use crate::os::memory::{Mapping, SIZE_SEALS, sealed_len};
 use crate::tables::plan::{Plan, Tape};
 use std::io;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 
 /// The two mappings of a ring: its control header and its tapes.
 pub struct RingMaps {
     pub head: Mapping,
     pub tapes: Vec<Mapping>,
     pub control: Control,
+    /// Of a ring that this process has made: its memory.
+    pub fd: Option<OwnedFd>,
+}
+
+impl RingMaps {
+    /// It has the layout of a plan's ring.
+    pub fn fits(&self, plan: &Plan) -> bool {
+        let tapes = self.tapes.iter().map(Mapping::len);
+        control_fits(plan)
+            && self.head.len() == plan.control_bytes()
+            && tapes.eq(plan.tapes.iter().map(|tape| 2 * tape.bytes))
+    }
+
+    /// Bytes of its memory.
+    pub fn bytes(&self) -> usize {
+        self.head.len() + self.tapes.iter().map(|tape| tape.len() / 2).sum::<usize>()
+    }
 }
 
 /// Map a ring as the plan describes it.
@@ -27,6 +44,7 @@ pub fn map_ring(plan: &Plan, fd: BorrowedFd<'_>) -> io::Result<RingMaps> {
         head,
         tapes,
         control,
+        fd: None,
     })
 }
 
@@ -43,14 +61,20 @@ pub fn map_control(
         ));
     }
     let head = Mapping::new(fd, 0, plan.control_bytes(), true)?;
+    let control = control_of(plan, &head);
+    Ok((head, control))
+}
+
+/// The control header of a plan that it fits into, at `head`. The caller keeps both together.
+pub(super) fn control_of(plan: &Plan, head: &Mapping) -> Control {
+    assert!(control_fits(plan) && plan.control_bytes() <= head.len());
     // SAFETY: the size was just checked; the caller keeps the mapping beside the control.
-    let control = unsafe {
+    unsafe {
         Control::new(
             head.base(),
             plan.n_readers(),
             plan.n_slots(),
             plan.n_consumers(),
         )
-    };
-    Ok((head, control))
+    }
 }

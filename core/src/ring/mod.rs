@@ -5,8 +5,10 @@
 //! 1. A process may die at any time; what it had claimed is found, and run again.
 //! 2. Knows nothing of requests.
 
+mod claimed;
 pub mod control;
 pub mod fallback;
+pub mod kept_rings;
 pub mod leases;
 pub mod maps;
 pub mod reader_loop;

@@ -99,8 +99,9 @@ impl Stream {
                 head,
                 tapes: Vec::new(),
                 control,
+                fd: None,
             };
-            Leases::new(plan(), maps, consumer).unwrap()
+            Leases::new(plan(), maps.into(), consumer).unwrap()
         });
         Stream {
             case: case.clone(),

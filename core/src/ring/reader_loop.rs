@@ -10,7 +10,9 @@
 //!    the turn on: they reach the disk in the order of the tape, and the next ones before these are
 //!    done. Every task takes its turn, but what a library reads, or the page cache has, does nothing
 //!    with it.
-//! 5. Whatever goes wrong becomes a record in the control header and a failed slot, never a panic
+//! 5. A thread of the user's process calls no library: it hands the ring over to reader processes, its
+//!    claimed tasks included.
+//! 6. Whatever goes wrong becomes a record in the control header and a failed slot, never a panic
 //!    that leaves the parent waiting.
 
 use crate::engine::assemble::{assembler, kept_bytes};
@@ -26,6 +28,7 @@ use crate::fetch::coalesce::{RUN_BYTES, Run, runs};
 use crate::fetch::queue::{Turn, Turnstile};
 use crate::filters::FilterErrorKind;
 use crate::os::memory::{Entered, Mapping};
+use crate::ring::claimed::{Begun, Claimed, Pending};
 use crate::ring::control::{Claim, Control};
 use crate::ring::tape::{tape_bytes, tape_rows};
 use crate::ring::window::window;
@@ -33,7 +36,6 @@ use crate::scatter::out::Out;
 use crate::tables::plan::{Chunk, Plan, Task, UNALLOCATED, Work};
 use crate::task_error::TaskError;
 use std::collections::VecDeque;
-use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::time::{Duration, Instant};
@@ -50,38 +52,7 @@ pub enum End {
     Done,
     Stopped,
     Failed,
-}
-
-/// What a task has under way before it is completed: its chunks, if it is a share, and for direct
-/// reads its runs and their tickets.
-#[derive(Default)]
-struct Begun {
-    share: Option<ShuffleTask>,
-    runs: Vec<Run>,
-    tickets: Vec<u64>,
-    /// How many of its chunks can be fetched, and why no more.
-    sound: Option<(usize, TaskError)>,
-}
-
-/// A task, and where its lap begins on the tape.
-#[derive(Clone, Copy)]
-pub(super) struct Claimed {
-    pub(super) global: u64,
-    pub(super) task: Task,
-    pub(super) lap_row: u64,
-}
-
-impl Claimed {
-    /// Its rows on the tape.
-    pub(super) fn rows(&self) -> Range<u64> {
-        self.lap_row + self.task.row_begin..self.lap_row + self.task.row_end
-    }
-}
-
-/// A claimed task, or why it cannot be read.
-struct Pending {
-    global: u64,
-    begun: Result<Begun, TaskError>,
+    HandedOver,
 }
 
 pub struct Reader<'a> {
@@ -101,6 +72,8 @@ pub struct Reader<'a> {
     pub(super) careful: Vec<u64>,
     /// A task has failed: rows of the tape from this one on are of no use.
     useless_row: Option<u64>,
+    /// It runs in the user's process.
+    pub is_thread: bool,
 }
 
 impl<'a> Reader<'a> {
@@ -123,6 +96,7 @@ impl<'a> Reader<'a> {
             turns: plan.table.sources.iter().any(|source| source.turnstile),
             careful: Vec::new(),
             useless_row: None,
+            is_thread: false,
         }
     }
 
@@ -149,6 +123,7 @@ impl<'a> Reader<'a> {
                     None => match self.claim(pending.is_empty()) {
                         Claim::Task(global) => global,
                         Claim::Full => break,
+                        Claim::Stopped if self.leaves() => return End::HandedOver,
                         Claim::Stopped => return End::Stopped,
                         Claim::Done => {
                             claimed_all = true;
@@ -181,6 +156,9 @@ impl<'a> Reader<'a> {
             self.record().current.store(global + 1, Relaxed);
             let start = Instant::now();
             if let Err(error) = self.complete(task, library) {
+                if self.leaves() {
+                    return End::HandedOver;
+                }
                 let done_row = self.plan.done_before(global, error.chunk());
                 self.set_error(global, done_row, &error);
                 self.useless_row = Some(self.useless_row.map_or(done_row, |row| row.min(done_row)));
@@ -204,6 +182,9 @@ impl<'a> Reader<'a> {
     fn claim(&self, wait: bool) -> Claim {
         let mut waited = None;
         loop {
+            if self.leaves() {
+                return Claim::Stopped;
+            }
             let claim = self.control.try_claim(self.plan, self.me);
             if claim != Claim::Full || !wait {
                 if let Some(start) = waited {
@@ -280,6 +261,11 @@ impl<'a> Reader<'a> {
         Ok(begun)
     }
 
+    /// Processes go on where this thread is.
+    fn leaves(&self) -> bool {
+        self.is_thread && self.control.is_handed_over()
+    }
+
     /// A task that fetches nothing lets the others go on.
     fn skip_turn(&self, global: u64) {
         if self.turns {
@@ -314,6 +300,10 @@ impl<'a> Reader<'a> {
             }
             Ok(()) if by_library => {}
             result => return result,
+        }
+        if self.is_thread {
+            self.control.hand_over();
+            return Err(TaskError::Library(String::new()));
         }
         let read = match task.share() {
             Some(share) => {

@@ -86,7 +86,7 @@ impl Race {
         let (plan, file) = self.plan();
         let shared = Shared::new(&plan.encode(&file));
         let (plan, maps) = shared.map();
-        let book = Leases::new(plan, maps, 0).unwrap();
+        let book = Leases::new(plan, maps.into(), 0).unwrap();
         let laps = book.plan.end_row() / book.plan.lap_rows();
         let per_lap = book.plan.lap_rows().div_ceil(self.block_rows);
         let total = self.cyclic_blocks.unwrap_or(laps * per_lap);

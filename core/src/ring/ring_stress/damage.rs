@@ -62,7 +62,7 @@ impl Race {
         let (plan, file) = self.damaged_plan(bad);
         let shared = Shared::new(&plan.encode(&file));
         let (plan, maps) = shared.map();
-        let book = Leases::new(plan, maps, 0).unwrap();
+        let book = Leases::new(plan, maps.into(), 0).unwrap();
         let rows: Vec<u64> = (0..self.n_rows).collect();
         std::thread::scope(|scope| {
             for me in 0..self.n_readers as usize {

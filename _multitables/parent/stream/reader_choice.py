@@ -1,0 +1,75 @@
+"""Who reads a stream: threads of this process, or reader processes.
+
+Law
+---
+1. What a library or a plugin reads, and what lies in a store, always has processes.
+2. Where the user leaves it open, threads read what is little, and what the page cache has without a
+   filter: that takes less time than processes need to begin. Everything else has processes, whose
+   end harms nobody; but threads where no process can be started.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from _multitables import machine, sizes
+from _multitables.errors import ReaderDiedError
+from _multitables.index import device
+from _multitables.index.chunk_index import ChunkIndex
+from _multitables.index.plugins import READERS_FILTERS
+from _multitables.parent.readers.reader_pool import ReaderPool
+from _multitables.parent.readers.supervisor import Readers
+from _multitables.parent.readers.threads import Threads
+from _multitables.plan.dataset_table import dataset_of
+from _multitables.plan.reader_options import ReaderCount
+
+#: Places of a dataset that are looked for in the page cache, at most.
+LOOKS = 8
+
+
+def readers_for(
+    pool: ReaderPool, indexes: Sequence[ChunkIndex], waits: bool, wanted: ReaderCount
+) -> Readers | Threads:
+    """Return who reads some datasets; `waits`: reads go around the page cache, or take turns."""
+    native = not any(dataset_of(index, False, READERS_FILTERS).reason for index in indexes)
+    if wanted.threads is False or not native or any(index.is_remote for index in indexes):
+        return pool.take(wanted.count)
+    n_bytes = sum(index.n_rows * index.decoded_row_bytes for index in indexes)
+    is_cached = not waits and all(_is_cached(index) for index in indexes)
+    if wanted.threads is None and n_bytes > sizes.LITTLE_DATA_BYTES:
+        plain = not any(one.pipeline for index in indexes for one in (index, *index.shown))
+        if not (is_cached and plain) and _starts_processes():
+            return pool.take(wanted.count)
+    here = is_cached and n_bytes <= sizes.HERE_BYTES
+    return Threads(1 if here else wanted.count, pool.library_timeout_seconds, here)
+
+
+def _is_cached(index: ChunkIndex) -> bool:
+    """Tell whether the page cache seems to have what is stored of a dataset."""
+    return all(_is_cached(one) for one in index.shown) and all(
+        device.is_cached(filename, offsets) for filename, offsets in _places(index)
+    )
+
+
+def _places(index: ChunkIndex) -> Iterator[tuple[str, list[int]]]:
+    """Some places in each file at which a dataset has stored bytes."""
+    n_chunks = len(index.byte_offset)
+    if not n_chunks or index.inline:
+        return
+    chosen = [at * (n_chunks - 1) // (LOOKS - 1) for at in range(LOOKS)] if n_chunks > 1 else [0]
+    places: dict[str, list[int]] = {}
+    files = index.files if len(index.source) else ()
+    for at in dict.fromkeys(chosen):
+        name = files[index.source[at]].filename if files else index.filename
+        begin, size = int(index.byte_offset[at]), int(index.stored_size[at])
+        looks = LOOKS if n_chunks == 1 and size > sizes.PIECE_BYTES else 1
+        places.setdefault(name, []).extend(begin + size * look // looks for look in range(looks))
+    yield from places.items()
+
+
+def _starts_processes() -> bool:
+    try:
+        machine.python_program()
+    except ReaderDiedError:
+        return False
+    return True
