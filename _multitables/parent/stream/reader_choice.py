@@ -53,15 +53,14 @@ def _is_cached(index: ChunkIndex) -> bool:
 
 def _places(index: ChunkIndex) -> Iterator[tuple[str, list[int]]]:
     """Some places in each file at which a dataset has stored bytes."""
-    n_chunks = len(index.byte_offset)
+    n_chunks = len(index.chunks)
     if not n_chunks or index.inline:
         return
     chosen = [at * (n_chunks - 1) // (LOOKS - 1) for at in range(LOOKS)] if n_chunks > 1 else [0]
     places: dict[str, list[int]] = {}
-    files = index.files if len(index.source) else ()
-    for at in dict.fromkeys(chosen):
-        name = files[index.source[at]].filename if files else index.filename
-        begin, size = int(index.byte_offset[at]), int(index.stored_size[at])
+    for chunk in index.chunks[list(dict.fromkeys(chosen))]:
+        name = index.files[chunk["source"]].filename
+        begin, size = int(chunk["byte_offset"]), int(chunk["stored_size"])
         looks = LOOKS if n_chunks == 1 and size > sizes.PIECE_BYTES else 1
         places.setdefault(name, []).extend(begin + size * look // looks for look in range(looks))
     yield from places.items()
