@@ -41,8 +41,8 @@ def test_defaults(monkeypatch: pytest.MonkeyPatch) -> None:
     for cores, procs in ((1, 1), (3, 3), (4, 4), (64, 4)):
         monkeypatch.setattr(reader_options, "available_cores", lambda cores=cores: cores)
         found = checked()
-        assert found.n_procs == options.ReaderCount(procs, None)
-        assert checked(n_procs=0).n_procs == options.ReaderCount(procs, True)
+        assert found.n_procs == reader_options.ReaderCount(procs, None)
+        assert checked(n_procs=0).n_procs == reader_options.ReaderCount(procs, True)
         assert found.read_ahead is None
         assert found.block_size is None
         assert (found.cyclic, found.ordered, found.remainder) == (False, False, False)
@@ -51,7 +51,7 @@ def test_defaults(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("number", [1, np.int64(1), np.uint8(1), np.array(1)], ids=repr)
 def test_whole_numbers_of_every_kind(number: Any) -> None:
     found = checked(n_procs=number, read_ahead=number, block_size=number)
-    assert found.n_procs == options.ReaderCount(1, False)
+    assert found.n_procs == reader_options.ReaderCount(1, False)
     assert (found.read_ahead, found.block_size) == (1, 1)
     assert type(found.block_size) is int
 
