@@ -222,7 +222,7 @@ def test_stopping_delivers_what_is_there(h5: Path, write: Callable[..., Writer],
 
 def test_stopping_does_not_wait_for_the_writer(h5: Path, write: Callable[..., Writer]) -> None:
     writer = write("swmr", 100)
-    with follow(h5, block_size=10) as blocks:
+    with follow(h5, block_size=10, max_wait_seconds=None) as blocks:
         writer.begin(3, 900)
         take(blocks, 0, 200)
         blocks.stop()
