@@ -92,6 +92,7 @@ if typing.TYPE_CHECKING:
     from _multitables.parent.columns.columns import Columns
     from _multitables.parent.event_log import EventLog
     from _multitables.parent.index_file import index_file
+    from _multitables.parent.index_files import index_files
     from _multitables.parent.open.is_hdf5 import is_hdf5
     from _multitables.parent.open.links import ExternalLink, HardLink, SoftLink, UserLink
     from _multitables.parent.open.read import read
@@ -193,6 +194,7 @@ __all__ = [
     "VersionsQueue",
     "build_info",
     "index_file",
+    "index_files",
     "is_hdf5",
     "measure_limit",
     "open",

@@ -32,6 +32,8 @@
 #     stored_files.py        a file by its name, here or in a store: what identifies it
 #     stored_objects.py      objects of stores: identity and bytes
 #     whole_object.py        the metadata of an object, and its index
+#     manifest.py            a manifest: many files, and what opens each
+#     manifest_source.py     its files as one
 #     open_files.py          files that are open, and the objects that paths lead to
 #     reach.py               which files a file may lead to
 #     versions.py            which version of a file is meant
@@ -44,10 +46,12 @@
 #     element_type.py        the same, and what makes delivered elements of stored ones
 #     saved/                 the index of a file, saved in another one
 #       places.py            where it may be
-#       format.py            the bytes of it, written and read
+#       format.py            the bytes of it, read
 #       owners.py            who may have written it
 #       objects.py           what is saved of each object, in both directions
-#       writer.py            a file -> its saved index
+#       index_writer.py      its bytes, written
+#       writer.py            files -> their saved index
+#       alike.py             one path in many files, found at once
 #       survey.py            what many objects are, in columns
 #       metadata.py          the core's answers, from a saved index
 #     kerchunk/              references of Kerchunk
@@ -107,6 +111,8 @@
 #     codec_limit.py         the codec limit, to measure streams against
 #     build_info.py          versions and features, for bug reports
 #     index_file.py          the public index_file
+#     index_files.py         the public index_files: a manifest
+#     progress.py            a bar that shows how far a call is
 #     versions.py            the public versions, and what differs between two
 #     start_blocks.py        what is asked for -> a stream of whichever kind
 #     dependents.py          what ends with an object that has given it out

@@ -399,6 +399,9 @@ def saved_parts(
 
 #: Of a file: its name, (device, inode, size, time of change), stored bytes, access and flags.
 Source: TypeAlias = tuple[bytes, tuple[int, int, int, int], bytes, bytes, int]
+#: Of many files of this machine: names, each with a NUL; the end of each name; a row of (device,
+#: inode, size, time of change) for each; flags of all.
+FileColumns: TypeAlias = tuple[bytes, npt.NDArray[np.uint64], npt.NDArray[np.uint64], int]
 #: Bytes of an element, offset and bytes of its field, bytes where it is delivered elsewhere or 0;
 #: filters as (id, flags, values), words of conversions, fill value.
 Kind: TypeAlias = tuple[
@@ -423,14 +426,14 @@ class TableBuilder:
     def add(
         self,
         *,
-        files: Sequence[Source],
+        files: Sequence[Source] | FileColumns,
         kind: Kind,
         row_bytes: int,
         dims: Sequence[int],
         chunk_dims: Sequence[int],
         chunks: npt.NDArray[Any],
         windows: Sequence[tuple[int, int, int]] = ...,
-        ends: Sequence[int] = ...,
+        ends: npt.NDArray[np.uint64] | None = None,
         parts: npt.NDArray[np.uint64] | None = None,
         clipped: bool = False,
         by_library: bool = False,

@@ -53,6 +53,7 @@ LATER = {
     "VersionsQueue": "parent.stream.versions_queue",
     "build_info": "parent.build_info",
     "index_file": "parent.index_file",
+    "index_files": "parent.index_files",
     "is_hdf5": "parent.open.is_hdf5",
     "measure_limit": "parent.codec_limit",
     "read": "parent.open.read",

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -26,7 +26,9 @@ from _multitables.index.hdf5_metadata import FilterSpec
 
 if TYPE_CHECKING:
     from _multitables.remote.access import Access
+    from _multitables.remote.options import StorageOptions
 
+I64 = npt.NDArray[np.int64]
 U32 = npt.NDArray[np.uint32]
 U64 = npt.NDArray[np.uint64]
 #: Such as those of stored chunks, as the core has them, whose source is the number of a file of the
@@ -91,6 +93,75 @@ class SourceFile:
         state = of.device, of.inode, of.size_bytes, of.mtime_ns
         access = of.access.encoded if of.access else b""
         return os.fsencode(self.filename), state, inline, access, flags
+
+
+class ManyFiles(Sequence[SourceFile]):
+    """The files of a manifest, by their numbers: columns, of which each is made when it is named.
+
+    Parameters
+    ----------
+    names : bytes
+        One behind the other, each with a NUL.
+    ends : ndarray of uint64
+        Where each name ends.
+    states : ndarray of uint64
+        Device, inode, size and time of change of each.
+    etags : list of str
+        Of objects of a store; of files of this machine none.
+    """
+
+    def __init__(
+        self, names: bytes, ends: U64, states: U64, etags: Sequence[str], storage: StorageOptions
+    ) -> None:
+        self._names, self._ends, self._states = names, ends, states
+        self._etags, self._storage = etags, storage
+
+    def __len__(self) -> int:
+        return len(self._ends)
+
+    def __getitem__(self, number: Any) -> Any:
+        number = int(number)
+        if not -len(self) <= number < len(self):
+            raise IndexError(number)
+        return SourceFile(self.filename(number), self.fingerprint(number))
+
+    def filename(self, number: int) -> str:
+        """Return the name of a file."""
+        begin = int(self._ends[number - 1]) if number else 0
+        return os.fsdecode(self._names[begin : int(self._ends[number]) - 1])
+
+    def fingerprint(self, number: int) -> Fingerprint:
+        """Return what identifies a file, as it was when it was read."""
+        device, inode, size, mtime_ns = self._states[number].tolist()
+        etag = self._etags[number] if self._etags else ""
+        if etag:
+            from _multitables.remote.access import Access, version_number  # few need it
+
+            access = Access(self.filename(number), etag, self._storage)
+            return Fingerprint(0, version_number(etag), size, 0, access)
+        signed = mtime_ns - 2**64 if mtime_ns >= 2**63 else mtime_ns
+        return Fingerprint(device, inode, size, signed)
+
+    @property
+    def filenames(self) -> list[str]:
+        """The names of all."""
+        return os.fsdecode(self._names).split("\0")[:-1]
+
+    @property
+    def size_bytes(self) -> U64:
+        """The sizes of all."""
+        return self._states[:, 2]
+
+    @property
+    def is_remote(self) -> bool:
+        """Whether a store has any of them."""
+        return bool(self._etags)
+
+    def for_table(self, flags: int) -> Sequence[_core.Source] | _core.FileColumns:
+        """What a table says of them."""
+        if self.is_remote:
+            return [file.for_table(flags=flags) for file in self]
+        return self._names, self._ends, self._states, flags
 
 
 def grid_of(dims: tuple[int, ...], chunk_dims: tuple[int, ...]) -> tuple[int, ...]:
@@ -160,6 +231,28 @@ for _nothing in (NO_CHUNKS, NO_NUMBERS):  # they are shared
     _nothing.flags.writeable = False
 
 
+class Members(Sequence["ChunkIndex"]):
+    """Datasets whose rows follow each other. Those of many files are made when they are named."""
+
+    def __init__(
+        self, rows: I64, get: Callable[[int], ChunkIndex], filename: str | None = None
+    ) -> None:
+        #: Of each dataset.
+        self.rows = rows
+        self._get = get
+        #: What lists the files of all; None: they are known one by one.
+        self.filename = filename
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, number: Any) -> Any:
+        return self._get(range(len(self))[number])
+
+
+NO_MEMBERS = Members(np.zeros(0, np.int64), [].__getitem__)
+
+
 @dataclass(frozen=True)
 class ChunkIndex:
     """Where the bytes of one dataset lie, and what they are."""
@@ -186,13 +279,14 @@ class ChunkIndex:
     #: contiguous: one entry, or none when nothing is stored.
     chunks: Records = field(default_factory=lambda: NO_CHUNKS, repr=False)
     #: Other files in which chunks lie: number 0 is the dataset's own, then these.
-    others: tuple[SourceFile, ...] = field(default=(), repr=False)
+    #: Many are a sequence that makes them when they are named, and begins with the dataset's own.
+    others: tuple[SourceFile, ...] | ManyFiles = field(default=(), repr=False)
     #: Of the layout "parts": what it shows, and the words of each part (core/src/tables/parts.rs),
     #: whose datasets are numbered as these are.
     shown: tuple[ChunkIndex, ...] = field(default=(), repr=False)
     parts: U64 = field(default_factory=lambda: NO_NUMBERS, repr=False)
     #: Datasets of several files whose rows it has, one behind the other.
-    joined: tuple[ChunkIndex, ...] = field(default=(), repr=False)
+    joined: Members = field(default=NO_MEMBERS, repr=False)
     #: The dataset of which these are some chunks, in another order, and their numbers in its grid.
     chosen_from: tuple[ChunkIndex, U64] | None = field(default=None, repr=False)
     #: Stored bytes that lie in the file's metadata, as those of a compact dataset do; `byte_offset`
@@ -238,26 +332,35 @@ class ChunkIndex:
         return self.element_bytes, delivered, words
 
     @property
-    def files(self) -> tuple[SourceFile, ...]:
+    def files(self) -> Sequence[SourceFile]:
         """The dataset's own file, then others in which chunks lie."""
+        if isinstance(self.others, ManyFiles):
+            return self.others
         return SourceFile(self.filename, self.fingerprint), *self.others
 
     @property
     def is_remote(self) -> bool:
         """Whether a store has any of its files."""
+        if isinstance(self.others, ManyFiles):
+            return self.others.is_remote
+        if self.joined.filename is not None:
+            return any(shown.is_remote for shown in self.shown)
         return any(file.fingerprint.access for file in self.all_files)
 
     @property
     def all_files(self) -> Iterator[SourceFile]:
         """The dataset's own file, and every other file from which its rows come."""
-        if not self.joined:
+        many = self.joined.filename is not None
+        if (many and not self.shown) or not (many or self.joined):
             yield from self.files
-        for index in self.joined or self.shown:
+        for index in self.shown if many else self.joined or self.shown:
             yield from index.all_files
 
     @property
     def filenames(self) -> str | list[str]:
-        """The name of the dataset's file, or of all whose rows it has."""
+        """The name of the dataset's file, or of all whose rows it has, or of what lists these."""
+        if self.joined.filename is not None:
+            return self.joined.filename
         names = [one.filename for one in self.joined]
         return names if len(set(names)) > 1 else self.filename
 
@@ -265,14 +368,15 @@ class ChunkIndex:
     def joined_at(self) -> npt.NDArray[np.int64]:
         """The first row of each of `joined`. In a table of chunks it begins a new one."""
         extent = self.chunk_dims[0] if self.layout == "chunked" and self.chunk_dims else 1
-        rows = [-(-one.n_rows // extent) * extent for one in self.joined[:-1]]
-        return np.cumsum([0, *rows])
+        ends = np.cumsum(-(-self.joined.rows // extent) * extent)
+        return np.append(np.int64(0), ends[:-1])
 
     def in_file(self, row: int) -> tuple[ChunkIndex, int]:
         """Return which of `joined` has a row, and its first row."""
         begins = self.joined_at
         at = int(np.searchsorted(begins, row, "right")) - 1
-        return self.joined[at], int(begins[at])
+        member: ChunkIndex = self.joined[at]
+        return member, int(begins[at])
 
     def file_of(self, grid_index: int) -> SourceFile:
         """Return the file in which a chunk of the grid lies."""

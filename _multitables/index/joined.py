@@ -6,7 +6,7 @@ Law
 2. Rows are of one type and shape. How a file stores them, and how many, is its own matter.
 3. Chunks that decode alike are one table, in which each file begins with a new chunk. If that is
    all and has no gaps, it is the index; otherwise the index shows parts of such tables and of
-   whole datasets.
+   whole datasets. Contiguous rows are chunks, too, unless they are many.
 4. There is no file that has the whole, so no library reads it.
 """
 
@@ -15,12 +15,26 @@ from __future__ import annotations
 import math
 from collections.abc import Container, Hashable, Iterator, Sequence
 from dataclasses import replace
+from itertools import chain
 
 import numpy as np
 
+from _multitables import sizes
 from _multitables.errors import UnsupportedDatasetError
-from _multitables.index.chunk_index import ChunkIndex, Records, SourceFile, grid_of
+from _multitables.index.chunk_index import (
+    I64,
+    ChunkIndex,
+    Members,
+    Records,
+    SourceFile,
+    changed,
+    chunks_of,
+    grid_of,
+)
 from _multitables.index.virtual_parts import readable_chunk_dims
+
+#: Pieces in which contiguous rows of a file are joined with those of others, at most.
+MAX_PIECES = 16
 
 
 def joined(indexes: Sequence[ChunkIndex], filters: Container[int]) -> ChunkIndex:
@@ -38,25 +52,67 @@ def joined(indexes: Sequence[ChunkIndex], filters: Container[int]) -> ChunkIndex
     """
     for index in indexes:
         _check_alike(index, indexes[0])
-    whole = _whole(indexes)
+    whole = _whole(indexes[0], _members(indexes))
     kinds: dict[Hashable, list[int]] = {}
     filled = [index for index in indexes if 0 not in index.shape]
     for number, index in enumerate(filled):
         _check_native(index, filters)
-        is_chunked = index.layout == "chunked" and not index.inline
-        kind = (index.chunk_dims, index.pipeline, index.fill_value) if is_chunked else number
+        kind: Hashable = number
+        if index.layout == "chunked" and not index.inline:
+            kind = index.chunk_dims, index.pipeline, index.fill_value
+        elif _is_short(index):
+            kind = index.fill_value
         kinds.setdefault(kind, []).append(number)
     if not kinds:
         return whole
-    tables = [_table(whole, [filled[number] for number in kind]) for kind in kinds.values()]
-    if len(tables) == 1 and tables[0].dims == whole.dims and tables[0].layout == "chunked":
-        return replace(tables[0], joined=whole.joined)
-    return _parts(whole, filled, list(kinds.values()), tables)
+    tables = [_table(whole, [filled[number] for number in some]) for some in kinds.values()]
+    lies = np.zeros((2, len(filled)), np.int64)
+    for number, (some, table) in enumerate(zip(kinds.values(), tables, strict=True)):
+        lies[0, some], lies[1, some] = number, table.joined_at
+    return _shown(whole, filled[0], tables, _members(filled).rows, *lies)
 
 
-def _whole(indexes: Sequence[ChunkIndex]) -> ChunkIndex:
+def joined_alike(
+    first: ChunkIndex,
+    members: Members,
+    chunks: Records,
+    counts: I64,
+    filters: Container[int],
+) -> ChunkIndex | None:
+    """Join datasets that are stored as the first one is; None: they have to be joined one by one.
+
+    Parameters
+    ----------
+    chunks : ndarray of `CHUNK`
+        Those of all, one dataset behind the other, each in its own grid; their sources are the
+        others of `first`.
+    counts : ndarray of int64
+        How many of them each dataset has.
+    """
+    _check_native(first, filters)
+    whole, filled = _whole(first, members), np.flatnonzero(members.rows)
+    if not len(filled):
+        return whole
+    longest = changed(first, dims=(int(members.rows.max()), *first.dims[1:]))
+    if first.layout != "chunked" and not _is_short(longest):
+        return None
+    some = members
+    if len(filled) < len(members):
+        some = Members(members.rows[filled], lambda n: members[filled[n]], members.filename)
+    table = _placed(whole, first, some, chunks, counts[filled])
+    table = replace(table, others=first.others)
+    nowhere = np.zeros(len(filled), np.int64)
+    return _shown(whole, first, [table], some.rows, nowhere, table.joined_at)
+
+
+def _members(indexes: Sequence[ChunkIndex]) -> Members:
+    rows = np.array([index.n_rows for index in indexes], np.int64)
+    return Members(rows, tuple(indexes).__getitem__)
+
+
+def _whole(first: ChunkIndex, members: Members) -> ChunkIndex:
     """Return an index of all rows that lists no chunks."""
-    first, n_rows = indexes[0], sum(index.n_rows for index in indexes)
+    n_rows = int(members.rows.sum())
     return ChunkIndex(
         filename=first.filename,
         path=first.path,
@@ -69,7 +125,7 @@ def _whole(indexes: Sequence[ChunkIndex]) -> ChunkIndex:
         field_offset=first.field_offset,
         field_bytes=first.field_bytes,
         layout="contiguous",
-        joined=tuple(indexes),
+        joined=members,
         fill_value=first.fill_value,
         conversions=first.conversions,
         converted_bytes=first.converted_bytes,
@@ -77,66 +133,104 @@ def _whole(indexes: Sequence[ChunkIndex]) -> ChunkIndex:
     )
 
 
+def _is_short(index: ChunkIndex) -> bool:
+    """Whether contiguous rows are few enough to be joined as pieces, each with a record."""
+    n_bytes = math.prod(index.dims) * index.element_bytes
+    return (
+        index.layout == "contiguous"
+        and not index.inline
+        and n_bytes <= sizes.PIECE_BYTES * MAX_PIECES
+    )
+
+
 def _table(whole: ChunkIndex, indexes: Sequence[ChunkIndex]) -> ChunkIndex:
-    """Join the chunks of datasets into one table. A dataset without chunks stays as it is."""
+    """Join the chunks of datasets of a kind into one table. One that is alone stays as it is."""
     first = indexes[0]
-    if first.layout != "chunked" or first.inline or first.chunk_dims is None:
+    if first.inline or not (first.layout == "chunked" or _is_short(first)):
         return first
+    files = {SourceFile(whole.filename, whole.fingerprint): 0}
+    counts = np.array([len(index.chunks) for index in indexes], np.int64)
+    chunks = np.concatenate([index.chunks for index in indexes])
+    sources = [[files.setdefault(file, len(files)) for file in index.files] for index in indexes]
+    begins = np.cumsum([0, *map(len, sources[:-1])])
+    flat = np.fromiter(chain.from_iterable(sources), np.uint32)
+    chunks["source"] = flat[np.repeat(begins, counts) + chunks["source"]]
+    table = _placed(whole, first, _members(indexes), chunks, counts)
+    return replace(table, others=tuple(files)[1:])
+
+
+def _placed(
+    whole: ChunkIndex, first: ChunkIndex, members: Members, chunks: Records, counts: I64
+) -> ChunkIndex:
+    """Return a table of datasets that are stored as the first one is, with these chunks of each."""
+    extents, rows = first.chunk_dims, members.rows
+    if extents is None or first.layout != "chunked":
+        row_bytes = math.prod(whole.dims[1:]) * whole.element_bytes
+        extent = min(int(rows.max()), max(1, sizes.PIECE_BYTES // row_bytes))
+        extents = (extent, *whole.dims[1:])
+        chunks, counts = _in_pieces(chunks, counts, rows, extent, row_bytes)
     table = replace(
         whole,
         layout="chunked",
-        chunk_dims=first.chunk_dims,
+        chunk_dims=extents,
         pipeline=first.pipeline,
         fill_value=first.fill_value,
-        joined=tuple(indexes),
+        joined=members,
     )
     begins = table.joined_at
-    n_rows = int(begins[-1]) + indexes[-1].n_rows
-    beside = math.prod(grid_of(whole.dims[1:], first.chunk_dims[1:]))
-    numbers = begins // first.chunk_dims[0] * beside
-    files = {SourceFile(whole.filename, whole.fingerprint): 0}
-    each = zip(indexes, numbers, strict=True)
+    n_rows = int(begins[-1] + rows[-1])
+    beside = math.prod(grid_of(whole.dims[1:], extents[1:]))
+    chunks["grid_index"] += np.repeat(begins // extents[0] * beside, counts).astype(np.uint64)
     return replace(
         table,
         shape=(n_rows, *whole.shape[1:]),
         dims=(n_rows, *whole.dims[1:]),
-        chunks=np.concatenate([_placed(index, at, files) for index, at in each]),
-        others=tuple(files)[1:],
+        chunks=chunks,
     )
 
 
-def _placed(index: ChunkIndex, at: int, files: dict[SourceFile, int]) -> Records:
-    """Return chunks as they are from this one of the table on; add new files to `files`."""
-    numbers = np.array([files.setdefault(file, len(files)) for file in index.files], np.uint32)
-    chunks = index.chunks.copy()
-    chunks["grid_index"] += np.uint64(at)
-    chunks["source"] = numbers[chunks["source"]]
-    return chunks
+def _in_pieces(
+    chunks: Records, counts: I64, rows: I64, extent: int, row_bytes: int
+) -> tuple[Records, I64]:
+    """Return the pieces of contiguous rows, of which each dataset has one record or none."""
+    n_pieces = np.where(counts > 0, -(-rows // extent), 0)
+    own = np.repeat(np.arange(len(chunks)), n_pieces[counts > 0])
+    number = np.arange(len(own)) - np.repeat(np.cumsum(n_pieces) - n_pieces, n_pieces)
+    left = np.repeat(rows, n_pieces) - number * extent
+    return chunks_of(
+        number,
+        chunks["byte_offset"][own] + (number * extent * row_bytes).astype(np.uint64),
+        np.minimum(left, extent) * row_bytes,
+        source=chunks["source"][own],
+    ), n_pieces
 
 
-def _parts(
+def _shown(
     whole: ChunkIndex,
-    filled: Sequence[ChunkIndex],
-    kinds: Sequence[Sequence[int]],
+    first: ChunkIndex,
     tables: Sequence[ChunkIndex],
+    rows: I64,
+    number: I64,
+    begins: I64,
 ) -> ChunkIndex:
-    """Return an index that shows the rows of each dataset, as they lie in its table."""
-    lies = np.zeros((len(filled), 2), np.int64)
-    for number, (kind, table) in enumerate(zip(kinds, tables, strict=True)):
-        lies[kind, 0], lies[kind, 1] = number, table.joined_at
-    rows, at, inner = [], 0, whole.dims[1:]
-    for order, (index, (number, begin)) in enumerate(zip(filled, lies.tolist(), strict=True)):
-        shown = [at, 1, index.n_rows, *(word for dim in inner for word in (0, 1, dim))]
-        named = [begin, 1, 0, *(word for axis in range(len(inner)) for word in (0, 1, axis + 1))]
-        rows.append([number, order, *shown, *named])
-        at += index.n_rows
-    pairs = [(axis, axis) for axis in range(len(whole.dims))]
+    """Return an index of the rows of each dataset, as they lie in its table from a row on."""
+    if len(tables) == 1 and tables[0].dims == whole.dims and first.layout == "chunked":
+        return replace(tables[0], joined=whole.joined)
+    inner, n_axes = whole.dims[1:], len(whole.dims)
+    parts = np.zeros((len(rows), 2 + 6 * n_axes), np.uint64)
+    parts[:, 0], parts[:, 1] = number, np.arange(len(rows))
+    parts[:, 2], parts[:, 3], parts[:, 4] = np.cumsum(rows) - rows, 1, rows
+    parts[:, 5 : 2 + 3 * n_axes] = [word for dim in inner for word in (0, 1, dim)]
+    parts[:, 2 + 3 * n_axes], parts[:, 3 + 3 * n_axes] = begins, 1
+    named = [word for axis in range(len(inner)) for word in (0, 1, axis + 1)]
+    parts[:, 5 + 3 * n_axes :] = named
+    pairs = [(axis, axis) for axis in range(n_axes)]
     return replace(
         whole,
         layout="parts",
-        chunk_dims=readable_chunk_dims(whole, tables[0], pairs),
+        chunk_dims=readable_chunk_dims(whole, first, pairs),
         shown=tuple(map(_as_stored, tables)),
-        parts=np.append(np.uint64(len(whole.dims)), np.array(rows, np.uint64)),
+        parts=np.append(np.uint64(n_axes), parts.ravel()),
     )
 
 

@@ -28,10 +28,11 @@ from _multitables.index.chunk_index import ChunkIndex, SourceFile
 from _multitables.index.dataset_names import datasets_named
 from _multitables.index.hdf5_file import Source
 from _multitables.index.joined import joined
+from _multitables.index.open_files import OpenFiles
 from _multitables.index.open_options import OpenOptions
 from _multitables.index.plugins import READERS_FILTERS
 from _multitables.index.stored_files import changed
-from _multitables.remote.names import is_remote
+from _multitables.remote.names import absolute, is_remote
 from _multitables.tree import Joined
 
 #: A dataset, or several whose rows follow each other, and a column of it.
@@ -82,7 +83,7 @@ def _whole(named: str | Joined, parts: Sequence[ChunkIndex]) -> ChunkIndex:
 
 
 @dataclass(frozen=True)
-class _Indexed:
+class Indexed:
     """What was indexed together, in the state that files had."""
 
     indexes: list[ChunkIndex]
@@ -111,16 +112,21 @@ class JoinedSource(Source):
         before = None if skip_missing else open_options.before
         self._filenames = filenames
         self._skips = skip_missing
-        self._known: dict[tuple[Wanted, ...], _Indexed] = {}
+        self._known: dict[tuple[Wanted, ...], Indexed] = {}
         #: Files that cannot be opened.
         self._closed: MissingFiles = {}
         for number, name in enumerate(filenames):
             with self._skipping(name, self._closed):
-                super().__init__(name, replace(open_options, before=before))
+                options = replace(open_options, before=before)
+                super().__init__(name, options, self._opened(number, options))
                 self._options = replace(open_options, before=None)
                 self._number = number
                 return
         raise next(iter(self._closed.values()))
+
+    def _opened(self, number: int, options: OpenOptions) -> OpenFiles:
+        """Open one of the files, and what it leads to."""
+        return OpenFiles(absolute(self._filenames[number]), options)
 
     @contextmanager
     def _skipping(self, filename: str, missing: MissingFiles) -> Iterator[None]:
@@ -159,7 +165,8 @@ class JoinedSource(Source):
     def _answer(self, number: int, ask: Callable[[Source], _T]) -> _T:
         if number == self._number:
             return ask(self)
-        with Source(self._filenames[number], self._options) as source:
+        options, name = self._options, self._filenames[number]
+        with Source(name, options, self._opened(number, options)) as source:
             answer = ask(source)
         source.files.forget()
         return answer
@@ -175,7 +182,7 @@ class JoinedSource(Source):
             known = self._known[wanted] = self._indexed(wanted)
         return known.indexes, known.missing
 
-    def _indexed(self, wanted: tuple[Wanted, ...]) -> _Indexed:
+    def _indexed(self, wanted: tuple[Wanted, ...]) -> Indexed:
         missing = MissingFiles()
 
         def of_file(source: Source) -> tuple[list[list[ChunkIndex]], SourceFile]:
@@ -192,7 +199,7 @@ class JoinedSource(Source):
             for together in zip(*(parts for parts, _ in each), strict=True)
         ]
         files = {file for _, file in each}.union(*(index.all_files for index in indexes))
-        return _Indexed(indexes, files, missing)
+        return Indexed(indexes, files, missing)
 
     def of_first(self, ask: Callable[[Source], _T]) -> _T:
         """Return the answer of the first file that lacks nothing of the question."""

@@ -16,7 +16,7 @@ import contextlib
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from _multitables.index.chunk_index import Fingerprint
 from _multitables.index.file_name import Filename
@@ -24,9 +24,13 @@ from _multitables.index.file_names import files_named, whole_names
 from _multitables.index.hdf5_file import Source
 from _multitables.index.joined_source import JoinedSource
 from _multitables.index.open_options import parse_open_options
+from _multitables.index.saved.places import is_manifest
 from _multitables.remote.access import Access, told_requests
 from _multitables.remote.names import absolute
 from _multitables.remote.options import StorageOptions
+
+if TYPE_CHECKING:
+    from _multitables.index.manifest import Manifest
 
 
 class KeptSource:
@@ -54,8 +58,12 @@ class KeptSource:
         #: As it was given; of several files, a list of their names.
         self.filename: Any
         self.filename, storage = files_named(filename, storage)
-        #: The whole names of all files.
+        #: The whole names of all files; of a manifest, its own.
         self.names = whole_names(self.filename)
+        self.is_manifest = is_manifest(self.names[0]) and len(self.names) == 1
+        #: The files of a manifest, and which of them is meant.
+        self._manifest: Manifest | None = None
+        self._number: int | None = None
         self._directory = absolute("")
         self._options = {**open_options, "storage_options": storage}
         self.keeps = keeps
@@ -69,7 +77,7 @@ class KeptSource:
     @property
     def is_several(self) -> bool:
         """Whether there are several files."""
-        return isinstance(self.filename, list)
+        return isinstance(self.filename, list) or (self.is_manifest and self._number is None)
 
     def is_opened(self, file: Fingerprint, directory: str) -> None:
         """Take the file that is open elsewhere, and no other, by names from a directory there."""
@@ -100,17 +108,29 @@ class KeptSource:
     @property
     def wanted(self) -> tuple[str, ...]:
         """What is opened, and how, without secrets: equal where the same is."""
-        return (*self.names, repr(sorted(self._options.items())), str(self.skip_missing))
+        how = repr(sorted(self._options.items())), str(self.skip_missing), str(self._number)
+        return (*self.names, *how)
 
     @property
     def filenames(self) -> list[str]:
         """The names of all files, as they were given."""
+        if self.is_manifest and self._number is None:
+            return self._listed.files.filenames
         return [os.fsdecode(one) for one in (self.filename if self.is_several else [self.filename])]
+
+    @property
+    def whole_names(self) -> list[str]:
+        """The whole names of all files, also of those of a manifest."""
+        return self.filenames if self.is_manifest else self.names
 
     def one(self, number: int) -> KeptSource:
         """Return one of several files."""
         if not self.is_several:
             return self
+        if self.is_manifest:
+            one = KeptSource(self.names[0], self._options, keeps=False)
+            one._manifest, one._number = self._listed, number
+            return one
         one = KeptSource(self.names[number], self._options, keeps=False)
         one.filename = self.filename[number]
         return one
@@ -122,15 +142,32 @@ class KeptSource:
     def _opened(self, *, grows: bool = False) -> Source:
         options = parse_open_options(self._options)
         options = replace(options, directory=self._directory, before=self.before)
+        if self.is_manifest:
+            from _multitables.index.manifest_source import ManifestSource, source_of
+
+            if self._number is not None:
+                return source_of(self._listed, self._number, options)
+            return ManifestSource(self._listed, options, self.skip_missing)
         if self.is_several:
             return JoinedSource(self.names, options, self.skip_missing)
         return Source(self.names[0], options, grows=grows)
 
+    @property
+    def _listed(self) -> Manifest:
+        """The manifest as it is now; one of its files stays that of the manifest as it was."""
+        if self._manifest is None or (self._number is None and not self._manifest.is_current):
+            from _multitables.index.manifest import Manifest
+
+            options = replace(parse_open_options(self._options), directory=self._directory)
+            self._manifest = Manifest(self.names[0], options)
+        return self._manifest
+
     def __getstate__(self) -> dict[str, object]:
         # Another process opens it anew.
-        return {**self.__dict__, "_kept": None, "keeps": False, "before": None, "_only": None}
+        nothing = dict.fromkeys(("_manifest", "_kept", "before", "_only"))
+        return {**self.__dict__, **nothing, "keeps": False}
 
     def close(self) -> None:
         """Keep nothing any more."""
         self.keeps = False
-        self._kept = self.before = None
+        self._kept = self.before = self._manifest = None

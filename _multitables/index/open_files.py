@@ -128,10 +128,10 @@ class OpenFiles:
         options: OpenOptions = PLAIN,
         *,
         grows: bool = False,
+        main: OpenFile | None = None,
     ) -> None:
-        self._grows, self.storage = grows, options.storage
-        self.reach = options.reach(filename)
-        self.main = open_file(filename, options, grows=grows)
+        self._grows, self.storage, self.reach = grows, options.storage, options.reach(filename)
+        self.main = main or open_file(filename, options, grows=grows)
         self._others = replace(options, kind="plain", before=None)
         self._files = {filename: self.main}
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from _multitables.errors import FileOpenError
-from _multitables.index.chunk_index import ChunkIndex, Records, changed, chunks_of
+from _multitables.index.chunk_index import ChunkIndex, ManyFiles, Records, changed, chunks_of
 
 if TYPE_CHECKING:
     from _multitables.index.external_files import Piece
@@ -67,8 +67,11 @@ def inside_file(index: ChunkIndex) -> ChunkIndex:
     """Return the index; raise if stored bytes would lie behind the end of their file."""
     chunks, files = index.chunks, index.files
     ends = chunks["byte_offset"] + chunks["stored_size"]
-    sizes = np.array([file.fingerprint.size_bytes for file in files], np.uint64)
-    sizes[0] = len(index.inline) or sizes[0]
+    if isinstance(files, ManyFiles):
+        sizes = files.size_bytes
+    else:
+        sizes = np.array([file.fingerprint.size_bytes for file in files], np.uint64)
+        sizes[0] = len(index.inline) or sizes[0]
     bad = (ends > sizes[chunks["source"]]) | (ends < chunks["byte_offset"])
     if bad.any():
         at = np.where(bad, ends, 0).argmax()

@@ -10,9 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-import sys
 import tempfile
-import threading
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
@@ -37,6 +35,7 @@ from _multitables.index.saved.format import replaced
 from _multitables.index.saved.places import places
 from _multitables.index.saved.writer import save
 from _multitables.index.stored_objects import put
+from _multitables.parent.progress import shown
 from _multitables.remote.names import absolute, is_remote, kind_of
 from _multitables.remote.options import StorageOptions
 
@@ -125,7 +124,7 @@ def index_file(
             to=to,
         )
     file = open_file(name, OpenOptions(storage=storage), uses_index=is_kerchunk)
-    with _names_failures(name), _shown(progress, name) as advance:
+    with _names_failures(name), shown(progress, name, " objects") as advance:
         if where is not None and is_kerchunk:
             if not in_store:
                 return _write_references(file, where, skip_unsupported, advance)
@@ -200,18 +199,3 @@ def _first_writable(beside: str, cached: str) -> Iterator[tuple[str, BinaryIO]]:
         advice="Set XDG_CACHE_HOME to a folder of yours that no other user may write",
         filename=cached,
     )
-
-
-@contextlib.contextmanager
-def _shown(progress: bool, name: str) -> Iterator[Callable[[int], Any]]:
-    """Show a bar; what moves it on."""
-    import tqdm
-
-    class Bar(tqdm.tqdm):  # type: ignore[misc]  # tqdm has no types
-        monitor_interval = 0  # no thread of its own in the user's process
-
-    Bar.set_lock(threading.RLock())  # nor a semaphore between processes
-
-    title = os.path.basename(name)
-    with Bar(unit=" objects", desc=title, disable=not progress, file=sys.stderr) as bar:
-        yield bar.update

@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from _multitables import _core
-from _multitables.index.chunk_index import ChunkIndex, Records
+from _multitables.index.chunk_index import ChunkIndex, ManyFiles, Records
 from _multitables.plan.dataset_table import Dataset, DatasetTable
 
 if TYPE_CHECKING:
@@ -113,8 +113,8 @@ def made_table(
     calls = [*calls, *[b""] * (len(datasets) - len(calls))]
     for dataset, call in zip(datasets, calls, strict=True):
         index = dataset.index
-        joined = index.joined if index.layout == "chunked" else ()
-        ends = index.joined_at + [one.n_rows for one in joined] if joined else ()
+        joined = index.joined if index.layout == "chunked" else None
+        ends = (index.joined_at + joined.rows).astype(np.uint64) if joined else None
         builder.add(
             files=_files(dataset, flags),
             kind=_kind(dataset),
@@ -123,7 +123,7 @@ def made_table(
             chunk_dims=dataset.chunk_dims,
             chunks=table.chunks[dataset.chunks_at : dataset.chunks_at + dataset.n_chunks],
             windows=[(one.start, one.step, one.count) for one in dataset.windows],
-            ends=[int(end) for end in ends],
+            ends=ends,
             parts=_parts(dataset),
             clipped=dataset.clipped,
             by_library=bool(dataset.reason),
@@ -137,10 +137,12 @@ def _bytes(array: Records) -> memoryview:
     return np.ascontiguousarray(array).view(np.uint8).data
 
 
-def _files(dataset: Dataset, flags: int) -> list[_core.Source]:
+def _files(dataset: Dataset, flags: int) -> Sequence[_core.Source] | _core.FileColumns:
     """Return a dataset's files, the first with stored bytes that lie in its metadata."""
     index, flags = dataset.index, _core.SOURCE_DIRECT * dataset.direct | flags
-    files = index.files if dataset.n_chunks else index.files[:1]
+    if isinstance(index.others, ManyFiles) and dataset.n_chunks:
+        return index.others.for_table(flags)
+    files = index.files if dataset.n_chunks else [index.files[0]]
     inline = (b"" if dataset.reason else index.inline, *[b""] * (len(files) - 1))
     return [file.for_table(bytes_, flags) for file, bytes_ in zip(files, inline, strict=True)]
 

@@ -32,7 +32,9 @@ from _multitables.index.open_files import open_file
 from _multitables.index.saved import format as saved_index
 from _multitables.index.saved import places as saved_places
 from _multitables.index.saved import writer
+from _multitables.index.saved.index_writer import IndexWriter
 from _multitables.index.saved.metadata import SavedMetadata
+from _multitables.index.saved.survey import SURVEYED
 
 EXAMPLES = settings(max_examples=150, deadline=None)
 
@@ -340,13 +342,14 @@ def test_a_million_chunks_are_read_as_they_are(h5: Path) -> None:
     place = h5.with_suffix(".mtidx")
     n, of = 1 << 20, Fingerprint(1, 2, 1 << 26, 4)
     table = chunks_of(np.arange(n), np.arange(n) * 64, 0)
-    told: dict[str, Any] = {name: [0] for name in ("common", "dims_end", "scale_end")}
-    told |= {name: [] for name in ("dims", "chunk_dims", "scale_axis", "scale_target", "kinds")}
+    told = {name: np.zeros(0) for name in SURVEYED}
+    told |= {name: np.zeros(1) for name in ("common", "rank", "n_scales")}
     with saved_index.replaced(str(place)) as file:
-        writer = saved_index.IndexWriter(file)
+        writer = IndexWriter(file)
         place_of = writer.chunks(table)
         writer.add(8, "dataset", place=place_of)
-        writer.finish(of, told, 8)
+        writer.end_file(told)
+        writer.finish(np.zeros(0, np.uint8), of, 8)
     index = saved_index.read(str(place), of)
     assert index is not None
     np.testing.assert_array_equal(index.chunks(np.array([0])), table)

@@ -228,7 +228,7 @@ def test_only_adapters_touch_what_they_are_for(module: str) -> None:
 
 
 #: What the core makes of values, and the values that it takes: no state, no input or output.
-TABLES = {"Table", "TableBuilder", "Kind", "Source"}
+TABLES = {"Table", "TableBuilder", "Kind", "Source", "FileColumns"}
 
 
 def test_what_is_pure_does_no_input_or_output() -> None:

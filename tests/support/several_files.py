@@ -65,8 +65,9 @@ def write(folder: Path, wanted: Sequence[Part]) -> list[str]:
     return names
 
 
-#: How parts may be laid out: one in each file, all in one file, or several in each.
-LAYOUTS = ("files", "datasets", "both")
+#: How parts may be laid out: one in each file, of a list or a manifest, all in one file, or several
+#: in each.
+LAYOUTS = ("files", "manifest", "datasets", "both")
 
 
 def laid_out(
@@ -77,6 +78,8 @@ def laid_out(
     x, y = read(names), read(names, "/y")
     if layout == "files":
         return names, "/x", "/y", x, y
+    if layout == "manifest":
+        return manifest(folder, names), "/x", "/y", x, y
     each = len(names) if layout == "datasets" else 2
     files = []
     for first in range(0, len(names), each):
@@ -93,6 +96,11 @@ def laid_out(
     if layout == "datasets":
         y_path = multitables.Joined([f"/p{number}/y" for number in range(8, 8 + len(names))])
     return files if len(files) > 1 else files[0], x_path, y_path, x, y
+
+
+def manifest(folder: Path, names: Sequence[str]) -> str:
+    """Index files by a manifest, and return its name."""
+    return multitables.index_files(list(names), to=folder / "all.mtidx", progress=False)
 
 
 def _dataset(file: h5py.File, rows: np.ndarray, stored: str) -> None:

@@ -1,13 +1,14 @@
-"""A saved index: the tables of a file's objects, links and chunks, as bytes of a file of their own.
+"""A saved index: the tables of objects, links and chunks, as bytes of a file of their own.
 
-The bytes, of version 3; all numbers are little-endian:
+It is of one file (version 3), or a manifest of many (version 4). All numbers are little-endian:
 
 - `HEAD`: the magic, the version, the CRC-32 of what follows in the head, and `Head`'s numbers.
 - The parts of datasets, one behind the other. A chunk table: of n chunks the columns grid_index,
   byte_offset and stored_size (8 bytes each) and filter_mask (4), as the core tells them. Or the
   elements of a compact dataset.
-- The columns of `COLUMNS`, one behind the other. Objects are sorted by the offset of their header,
-  the links of a group by name. Names end with a NUL.
+- The columns of `COLUMNS`, one behind the other. Objects are those of the first file, of the second
+  and so on; of one file they are sorted by the offset of their header. The links of a group are
+  sorted by name. Names end with a NUL. An index of one file has no columns of files.
 - The values. A value is JSON, with bytes as Latin-1, and is kept once, however many objects have
   it.
 
@@ -34,10 +35,11 @@ import os
 import struct
 import zlib
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping
-from dataclasses import astuple, dataclass
+from collections.abc import Iterator
+from copy import copy
+from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, BinaryIO
 
 import numpy as np
 import numpy.typing as npt
@@ -50,8 +52,9 @@ from _multitables.index.saved.owners import folder_for, opened_index
 I64 = npt.NDArray[np.int64]
 
 MAGIC = b"\x89MTIDX\r\n"
-VERSION = 3
-HEAD = struct.Struct("<8sII15Q")
+VERSION, MANIFEST = 3, 4
+HEADS = {VERSION: struct.Struct("<8sII15Q"), MANIFEST: struct.Struct("<8sII17Q")}
+HEAD = HEADS[VERSION]
 #: An entry has no more bytes than this many times those that it has in the file, beside some.
 MAX_RATIO, FREE_BYTES = 64, 1 << 20
 CHECKED_FROM = 16  # of the head
@@ -66,6 +69,13 @@ HARD, USER_DEFINED = 0, 3
 
 #: Name, element type, and of what there is one entry each; wide ones first, so all are aligned.
 COLUMNS = (
+    ("file_device", "<u8", "n_files"),
+    ("file_inode", "<u8", "n_files"),
+    ("file_size", "<u8", "n_files"),
+    ("file_mtime", "<u8", "n_files"),
+    ("file_root", "<u8", "n_files"),
+    ("file_objects_end", "<u8", "n_files"),
+    ("file_name_end", "<u8", "n_files"),
     ("header_offset", "<u8", "n_objects"),
     ("first", "<u8", "n_objects"),
     ("second", "<u8", "n_objects"),
@@ -79,6 +89,7 @@ COLUMNS = (
     ("scale_end", "<u8", "n_objects"),
     ("scale_axis", "<u8", "n_scales"),
     ("scale_target", "<u8", "n_scales"),
+    ("file_etag", "<u4", "n_files"),
     ("attributes", "<u4", "n_objects"),
     ("space", "<u4", "n_objects"),
     ("storage", "<u4", "n_objects"),
@@ -88,6 +99,7 @@ COLUMNS = (
     ("link_kind", "u1", "n_links"),
     ("names", "u1", "names_bytes"),
     ("kinds", "u1", "kinds_bytes"),
+    ("file_names", "u1", "files_bytes"),
 )
 
 
@@ -97,7 +109,7 @@ class DamagedIndexError(Exception):
 
 @dataclass(frozen=True)
 class Head:
-    """The numbers of the head, in their order."""
+    """The numbers of the head, in their order; a manifest has the last two, and no root."""
 
     size_bytes: int
     mtime_ns: int
@@ -114,20 +126,23 @@ class Head:
     tables_sum: int
     values_sum: int
     root: int
+    n_files: int = 0
+    files_bytes: int = 0
+
+    @property
+    def version(self) -> int:
+        """Of what version the index is."""
+        return MANIFEST if self.n_files else VERSION
+
+    @property
+    def n_bytes(self) -> int:
+        """The bytes of the head."""
+        return HEADS[self.version].size
 
     def is_of(self, fingerprint: Fingerprint) -> bool:
         """Whether the file is as it was; devices are numbered anew when a machine starts."""
-        of_file = (fingerprint.size_bytes, _unsigned(fingerprint.mtime_ns), fingerprint.inode)
+        of_file = (fingerprint.size_bytes, unsigned(fingerprint.mtime_ns), fingerprint.inode)
         return of_file == (self.size_bytes, self.mtime_ns, self.inode)
-
-
-class Link(NamedTuple):
-    """One link of a group, as it is saved."""
-
-    name: bytes
-    order: int | None
-    kind: str
-    target: int
 
 
 @contextlib.contextmanager
@@ -152,113 +167,15 @@ def replaced(filename: str, *, private: bool = False) -> Iterator[BinaryIO]:
         raise
 
 
-class IndexWriter:
-    """Takes objects one by one, and writes their tables in the end."""
-
-    def __init__(self, file: BinaryIO) -> None:
-        self._objects: list[tuple[int, ...]] = []
-        self._links: list[Link] = []
-        self._values: dict[bytes, int] = {}
-        self._parts_bytes = 0
-        self._file = file
-        self._file.write(bytes(HEAD.size))
-
-    def value(self, value: object) -> int:
-        """Keep a value of JSON's types; its number."""
-        text = json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
-        return self._values.setdefault(text, len(self._values))
-
-    def links(self, links: list[Link]) -> tuple[int, int]:
-        """Keep the links of a group; the object's `first` and `second`."""
-        first = len(self._links)
-        self._links += sorted(links, key=lambda link: link.name)
-        return first, len(links)
-
-    def chunks(self, chunks: Records) -> tuple[int, int, int]:
-        """Write a chunk table; the object's `first`, `second` and `checksum`."""
-        columns = CHUNK_COLUMNS.items()
-        stored = b"".join(np.asarray(chunks[name], kind).tobytes() for name, kind in columns)
-        first, _, checksum = self.part(stored)
-        return first, len(chunks), checksum
-
-    def part(self, stored: bytes) -> tuple[int, int, int]:
-        """Write elements; the object's `first`, `second` and `checksum`."""
-        first = self._parts_bytes
-        self._file.write(stored)
-        self._parts_bytes += len(stored)
-        return first, len(stored), zlib.crc32(stored)
-
-    def add(
-        self,
-        offset: int,
-        kind: str,
-        *,
-        attributes: int = NO_VALUE,
-        space: int = NO_VALUE,
-        storage: int = NO_VALUE,
-        place: tuple[int, ...] = (),
-    ) -> None:
-        """Keep one object; `place` is as much of `first`, `second` and `checksum` as it has."""
-        first, second, checksum = (*place, 0, 0, 0)[:3]
-        self._objects.append(
-            (offset, first, second, attributes, space, storage, checksum, KINDS.index(kind))
-        )
-
-    def offsets(self) -> list[int]:
-        """Where the headers of the objects are, in their order."""
-        return sorted(row[0] for row in self._objects)
-
-    def finish(self, fingerprint: Fingerprint, surveyed: Mapping[str, Any], root: int) -> None:
-        """Write the tables and the head; survey.py has made the columns `surveyed`."""
-        columns = {**self._columns(), **surveyed}
-        tables = b"".join(
-            np.asarray(columns[name], np.dtype(kind)).tobytes() for name, kind, _ in COLUMNS
-        )
-        values = b"".join(self._values)
-        head = Head(
-            fingerprint.size_bytes,
-            _unsigned(fingerprint.mtime_ns),
-            fingerprint.inode,
-            self._parts_bytes,
-            len(self._objects),
-            len(self._links),
-            len(self._values),
-            len(columns["dims"]),
-            len(columns["scale_axis"]),
-            len(columns["names"]),
-            len(columns["kinds"]),
-            len(values),
-            zlib.crc32(tables),
-            zlib.crc32(values),
-            root,
-        )
-        numbers = HEAD.pack(b"", 0, 0, *astuple(head))[CHECKED_FROM:]
-        self._file.write(tables + values)
-        self._file.seek(0)
-        self._file.write(HEAD.pack(MAGIC, VERSION, zlib.crc32(numbers), *astuple(head)))
-
-    def _columns(self) -> dict[str, Any]:
-        names = ("header_offset", "first", "second", "attributes", "space", "storage")
-        rows = zip(*sorted(self._objects), strict=True) if self._objects else iter(((),) * 8)
-        columns: dict[str, Any] = dict(zip((*names, "checksum", "kind"), rows, strict=True))
-        orders = (NO_NUMBER if link.order is None else link.order for link in self._links)
-        return {
-            **columns,
-            "link_target": [link.target for link in self._links],
-            "link_order": list(orders),
-            "link_kind": [LINK_KINDS.index(link.kind) for link in self._links],
-            "link_end": _ends(len(link.name) + 1 for link in self._links),
-            "names": _bytes(b"".join(link.name + b"\0" for link in self._links)),
-            "value_end": _ends(map(len, self._values)),
-        }
-
-
 class SavedIndex:
-    """The tables of a file, read and checked."""
+    """The tables of a file, or of many, read and checked."""
 
     def __init__(self, fd: Descriptor, head: Head, columns: dict[str, npt.NDArray[Any]]) -> None:
         self._fd = fd
         self.head = head
+        self._columns = columns
+        #: Where the headers of which objects are searched: those of one file.
+        self.begin, self.end, self.root = 0, head.n_objects, head.root
         self._values: memoryview | None = None
         self.header_offset, self.kind = columns["header_offset"], columns["kind"]
         self._offsets = self.header_offset.data
@@ -276,24 +193,38 @@ class SavedIndex:
         #: Close the file. May be called again; chunk tables cannot be asked for then.
         self.close = fd.close
 
+    def of_file(self, number: int) -> SavedIndex:
+        """The index of one file of a manifest; what both have is there once."""
+        ends = self._columns["file_objects_end"]
+        one = copy(self)
+        one.begin, one.end = int(ends[number - 1]) if number else 0, int(ends[number])
+        one.root = int(self._columns["file_root"][number])
+        one.close = lambda: None
+        return one
+
+    def of_files(self, name: str) -> npt.NDArray[Any]:
+        """A column of a manifest's files, without `file_`."""
+        return self._columns[f"file_{name}"]
+
     def row(self, offset: int) -> int | None:
         """The number of the object whose header is at an offset, if it is saved."""
-        row = bisect_left(self._offsets, offset)
-        is_saved = row < len(self._offsets) and self._offsets[row] == offset
+        row = bisect_left(self._offsets, offset, self.begin, self.end)
+        is_saved = row < self.end and self._offsets[row] == offset
         return row if is_saved else None
 
     def rows(self, offsets: U64) -> I64:
         """The numbers of the objects at some offsets; -1 if an object is not saved."""
-        rows = self.header_offset.searchsorted(offsets)
-        if not len(self.header_offset):
+        header_offset = self.header_offset[self.begin : self.end]
+        rows = header_offset.searchsorted(offsets)
+        if not len(header_offset):
             return rows - 1
-        is_saved = self.header_offset[np.minimum(rows, len(self.header_offset) - 1)] == offsets
-        return np.where(is_saved, rows, -1)
+        is_saved = header_offset[np.minimum(rows, len(header_offset) - 1)] == offsets
+        return np.where(is_saved, rows + self.begin, -1)
 
     def value(self, number: int) -> Any:
         """A value of JSON's types."""
         if self._values is None:
-            begin = HEAD.size + self.head.parts_bytes + _tables_bytes(self.head)
+            begin = self.head.n_bytes + self.head.parts_bytes + _tables_bytes(self.head)
             values = _read(self._fd, begin, self.head.values_bytes)
             if zlib.crc32(values) != self.head.values_sum:
                 raise DamagedIndexError("the checksum of the values differs")
@@ -346,7 +277,7 @@ class SavedIndex:
             raise DamagedIndexError("parts of datasets lie over one another")
         try:
             return _core.saved_parts(
-                self._fd.fileno(), first + HEAD.size, second, self.checksum[rows], widths
+                self._fd.fileno(), first + self.head.n_bytes, second, self.checksum[rows], widths
             )
         except ValueError as error:
             raise DamagedIndexError(str(error)) from error
@@ -369,34 +300,60 @@ def read(filename: str, fingerprint: Fingerprint, of: str | None = None) -> Save
     fd = opened_index(filename, of)
     if fd is None:
         return None
-    head = _read_head(fd, fingerprint)
-    return None if head is None else SavedIndex(fd, head, _read_columns(fd, head))
+    head = _read_head(fd, VERSION)
+    if head is None or not head.is_of(fingerprint):
+        return None
+    _check_size(fd, head)
+    return SavedIndex(fd, head, _read_columns(fd, head))
 
 
-def _read_head(fd: Descriptor, fingerprint: Fingerprint) -> Head | None:
+def read_manifest(filename: str) -> SavedIndex | None:
+    """Read the index of many files; None if it is one of another version.
+
+    Raises
+    ------
+    DamagedIndexError
+        It contradicts itself, or is another kind of file.
+    OSError
+        It cannot be read.
+    """
+    fd = Descriptor.open(filename, os.O_RDONLY | os.O_NONBLOCK)
+    head = _read_head(fd, MANIFEST)
+    if head is None:
+        return None
+    _check_size(fd, head)
+    return SavedIndex(fd, head, _read_columns(fd, head))
+
+
+def _read_head(fd: Descriptor, expected: int) -> Head | None:
     stored = bytes(_read(fd, 0, HEAD.size))
-    magic, version, checksum, *numbers = HEAD.unpack(stored)
+    magic, version, checksum, *_ = HEAD.unpack(stored)
     if magic != MAGIC:
         raise DamagedIndexError(f"expected the magic {MAGIC!r}, got {magic!r}")
-    if version != VERSION:
+    if version != expected:
         return None
+    layout = HEADS[expected]
+    stored = bytes(_read(fd, 0, layout.size))
     if zlib.crc32(stored[CHECKED_FROM:]) != checksum:
         raise DamagedIndexError("the checksum of the head differs")
-    head = Head(*numbers)
-    if not head.is_of(fingerprint):
-        return None
-    expected = HEAD.size + head.parts_bytes + _tables_bytes(head) + head.values_bytes
-    size = os.fstat(fd.fileno()).st_size
-    if size != expected:
-        raise DamagedIndexError(f"expected {expected} bytes, got {size}")
-    most = FREE_BYTES + MAX_RATIO * head.size_bytes
-    if size > most:
-        raise DamagedIndexError(f"expected at most {most} bytes for this file, got {size}")
+    head = Head(*layout.unpack(stored)[3:])
+    if head.version != expected:
+        raise DamagedIndexError("a manifest has no files")
     return head
 
 
+def _check_size(fd: Descriptor, head: Head) -> None:
+    expected = head.n_bytes + head.parts_bytes + _tables_bytes(head) + head.values_bytes
+    size = os.fstat(fd.fileno()).st_size
+    if size != expected:
+        raise DamagedIndexError(f"expected {expected} bytes, got {size}")
+    most = FREE_BYTES * max(1, head.n_files) + MAX_RATIO * head.size_bytes
+    if size > most:
+        raise DamagedIndexError(f"expected at most {most} bytes for this file, got {size}")
+
+
 def _read_columns(fd: Descriptor, head: Head) -> dict[str, npt.NDArray[Any]]:
-    tables = _read(fd, HEAD.size + head.parts_bytes, _tables_bytes(head))
+    tables = _read(fd, head.n_bytes + head.parts_bytes, _tables_bytes(head))
     if zlib.crc32(tables) != head.tables_sum:
         raise DamagedIndexError("the checksum of the tables differs")
     parts = _split(tables, ((np.dtype(kind), getattr(head, count)) for _, kind, count in COLUMNS))
@@ -410,10 +367,16 @@ def _read_columns(fd: Descriptor, head: Head) -> dict[str, npt.NDArray[Any]]:
 def _checks(head: Head, of: dict[str, npt.NDArray[Any]]) -> Iterator[tuple[str, bool]]:
     """What may be relied on from here on."""
     groups = of["kind"] == GROUP
-    yield "header offsets", _increase(of["header_offset"])
+    ends = of["file_objects_end"].astype(np.int64)
+    in_order = not len(ends) or (ends[-1] == head.n_objects and bool(np.all(np.diff(ends) >= 0)))
+    yield "objects of files", in_order and not (len(ends) and ends[0] < 0)
+    is_first = np.zeros(head.n_objects + 1, bool)
+    is_first[ends] = True
+    increases = of["header_offset"][1:] > of["header_offset"][:-1]
+    yield "header offsets", bool(np.all(increases | is_first[1:-1]))
     yield "kinds", bool(np.all(of["kind"] < len(KINDS)))
     yield "kinds of links", bool(np.all(of["link_kind"] < len(LINK_KINDS)))
-    for name in ("attributes", "space", "storage"):
+    for name in ("attributes", "space", "storage", "file_etag"):
         yield name, bool(np.all((of[name] < head.n_values) | (of[name] == NO_VALUE)))
     for name, blob in (("link_end", head.names_bytes), ("value_end", head.values_bytes)):
         ends = of[name]
@@ -422,8 +385,10 @@ def _checks(head: Head, of: dict[str, npt.NDArray[Any]]) -> Iterator[tuple[str, 
         ends = of[name]
         is_sorted = bool(np.all(ends[1:] >= ends[:-1]))
         yield name, is_sorted and (int(ends[-1]) if len(ends) else 0) == count
-    names_end = np.flatnonzero(of["names"] == 0) + 1
-    yield "names", np.array_equal(names_end.astype(np.uint64), of["link_end"])
+    for names, name_end in (("names", "link_end"), ("file_names", "file_name_end")):
+        names_end = np.flatnonzero(of[names] == 0) + 1
+        yield names, np.array_equal(names_end.astype(np.uint64), of[name_end])
+    yield "names of files", not head.files_bytes or of["file_names"][-1] == 0
     first, second = of["first"][groups], of["second"][groups]
     within = (first <= head.n_links) & (second <= head.n_links)
     yield "links of groups", bool(np.all(within)) and bool(np.all(first + second <= head.n_links))
@@ -457,14 +422,6 @@ def _read(fd: Descriptor, begin: int, count: int) -> memoryview:
     return view
 
 
-def _unsigned(number: int) -> int:
+def unsigned(number: int) -> int:
     """Times before 1970 are negative."""
     return number % 2**64
-
-
-def _ends(lengths: Any) -> npt.NDArray[np.uint64]:
-    return np.cumsum(np.fromiter(lengths, np.uint64), dtype=np.uint64)
-
-
-def _bytes(blob: bytes) -> npt.NDArray[np.uint8]:
-    return np.frombuffer(blob, np.uint8)

@@ -79,7 +79,7 @@ class SavedMetadata:
     def __init__(self, index: SavedIndex, place: str, file: _core.MetadataFile) -> None:
         #: The file, for what is not saved.
         self.file = file
-        self.root = index.head.root
+        self.root = index.root
         self._index, self._place = index, place
         self._is_left = False
         self._searches: Counter[int] = Counter()

@@ -3,6 +3,7 @@
 Law
 ---
 1. Most files have none: what reads one is imported when the first is there.
+2. A manifest is known by its name.
 """
 
 from __future__ import annotations
@@ -23,6 +24,11 @@ def cache_folder() -> str:
     """Return the user's cache directory for indexes, which need not exist."""
     cache = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
     return os.path.join(cache, "multitables")
+
+
+def is_manifest(filename: object) -> bool:
+    """Whether a name is that of a manifest of many files, or of the saved index of one."""
+    return isinstance(filename, str) and filename.endswith(SUFFIX) and not is_remote(filename)
 
 
 def places(filename: str) -> tuple[str, str]:

@@ -14,6 +14,7 @@ Law
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -33,24 +34,38 @@ from _multitables.index.saved.objects import KIND, MAX_RANK, load_kind
 ALONE, NO_DATASET = _core.SURVEY_ALONE, _core.SURVEY_NO_DATASET
 #: Objects that are described at once when they are saved.
 BATCH = 1 << 12
+#: What is surveyed of each object, or of each dim or scale of one.
+SURVEYED = ("common", "rank", "dims", "chunk_dims", "n_scales", "scale_axis", "scale_target")
 #: Larger datasets, and chunks, are alone.
 MAX_BYTES = 1 << 62
 
 
-def surveyed(metadata: _core.MetadataFile, offsets: list[int]) -> dict[str, Any]:
-    """Return the columns of the objects of a file."""
-    numbers: dict[str, int] = {}
-    columns: dict[str, list[Any]] = {
-        name: [np.zeros(0, np.uint64)]
-        for name in ("common", "rank", "dims", "chunk_dims", "n_scales", "axis", "target")
-    }
+class Kinds:
+    """The kinds of all datasets that are saved, by number."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[str, int] = {}
+
+    @property
+    def encoded(self) -> npt.NDArray[np.uint8]:
+        """As the index has them."""
+        return np.frombuffer(f"[{','.join(self._numbers)}]".encode(), np.uint8)
+
+    def number(self, kind: dict[str, Any]) -> int:
+        """The number of a kind."""
+        text = json.dumps([save(kind[key]) for key, (save, _) in KIND.items()])
+        return self._numbers.setdefault(text, len(self._numbers))
+
+
+def surveyed(
+    survey: Callable[[list[int]], dict[str, Any]], offsets: list[int], kinds: Kinds
+) -> dict[str, npt.NDArray[Any]]:
+    """Return the columns of the objects of a file, which `survey` describes."""
+    columns: dict[str, list[Any]] = {name: [np.zeros(0, np.uint64)] for name in SURVEYED}
     for begin in range(0, len(offsets), BATCH):
         batch = offsets[begin : begin + BATCH]
-        told = _core.survey(metadata, batch, True, [])
-        of_kind = []
-        for kind in told["kinds"]:
-            text = json.dumps([save(kind[key]) for key, (save, _) in KIND.items()])
-            of_kind.append(numbers.setdefault(text, len(numbers)))
+        told = survey(batch)
+        of_kind = [kinds.number(kind) for kind in told["kinds"]]
         is_one = told["kind"] < NO_DATASET
         common = told["kind"].astype(np.uint32)
         common[is_one] = np.array(of_kind, np.uint32)[common[is_one]]
@@ -67,17 +82,7 @@ def surveyed(metadata: _core.MetadataFile, offsets: list[int]) -> dict[str, Any]
         )
         for column, part in zip(columns.values(), found, strict=True):
             column.append(part)
-    joined = {name: np.concatenate(parts).astype(np.uint64) for name, parts in columns.items()}
-    return {
-        "common": joined["common"],
-        "dims_end": np.cumsum(joined["rank"]),
-        "dims": joined["dims"],
-        "chunk_dims": joined["chunk_dims"],
-        "scale_end": np.cumsum(joined["n_scales"]),
-        "scale_axis": joined["axis"],
-        "scale_target": joined["target"],
-        "kinds": np.frombuffer(f"[{','.join(numbers)}]".encode(), np.uint8),
-    }
+    return {name: np.concatenate(parts).astype(np.uint64) for name, parts in columns.items()}
 
 
 def told(index: SavedIndex, rows: I64, with_scales: bool) -> dict[str, Any]:

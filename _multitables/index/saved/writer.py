@@ -1,4 +1,4 @@
-"""A file -> its saved index: a walk over all objects.
+"""Files -> their saved index: a walk over all objects of each.
 
 Law
 ---
@@ -8,14 +8,19 @@ Law
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any, BinaryIO
+
+import numpy as np
 
 from _multitables import _core
 from _multitables.index.open_files import PREFETCHED, OpenFile
-from _multitables.index.saved.format import NO_NUMBER, IndexWriter, Link
+from _multitables.index.saved.format import MANIFEST, NO_NUMBER
+from _multitables.index.saved.index_writer import IndexWriter, Link
+from _multitables.index.saved.metadata import SavedMetadata
 from _multitables.index.saved.objects import SPACE, STORAGE, UNREADABLE, to_text
-from _multitables.index.saved.survey import surveyed
+from _multitables.index.saved.survey import Kinds, surveyed
 
 #: Attributes of an object that take more than this stay in the file.
 MAX_ATTRIBUTE_BYTES = 64 << 10
@@ -31,11 +36,34 @@ def save(file: OpenFile, out: BinaryIO, progress: Callable[[int], Any]) -> None:
     FileChangedError
         The file changed meanwhile.
     """
-    writer, metadata = IndexWriter(out), file.metadata
+    writer, kinds = IndexWriter(out), Kinds()
+    _add(file, writer, kinds, progress)
+    writer.finish(kinds.encoded, file.fingerprint, file.metadata.root)
+
+
+def save_all(files: Iterable[OpenFile], out: BinaryIO) -> None:
+    """Write the index of many files, each of which is closed then.
+
+    Raises
+    ------
+    FileChangedError
+        A file changed meanwhile.
+    """
+    writer, kinds = IndexWriter(out, MANIFEST), Kinds()
+    for file in files:
+        _add(file, writer, kinds, lambda _: None)
+        writer.name_file(file.filename, file.fingerprint, file.metadata.root)
+        file.metadata.close()
+    writer.finish(kinds.encoded, None)
+
+
+def _add(file: OpenFile, writer: IndexWriter, kinds: Kinds, progress: Callable[[int], Any]) -> None:
+    metadata = file.metadata
+    is_saved = isinstance(metadata, SavedMetadata)
     seen, next_ones = {metadata.root}, [metadata.root]
     n_prefetched = 0  # of the next ones, from the end
     while next_ones:
-        if not n_prefetched:
+        if not n_prefetched and not is_saved:
             n_prefetched = min(PREFETCHED, len(next_ones))
             metadata.prefetch(next_ones[-n_prefetched:])
         n_prefetched -= 1
@@ -48,9 +76,19 @@ def save(file: OpenFile, out: BinaryIO, progress: Callable[[int], Any]) -> None:
         seen |= new
         next_ones += sorted(new, reverse=True)  # parts lie in the order of the file
         n_prefetched = 0 if new else n_prefetched
-    columns = surveyed(metadata, writer.offsets())
-    file.check_unchanged()
-    writer.finish(file.fingerprint, columns, metadata.root)
+    writer.end_file(surveyed(partial(_survey, metadata), writer.offsets(), kinds))
+    if not is_saved:
+        file.check_unchanged()
+
+
+def _survey(metadata: Any, offsets: list[int]) -> dict[str, Any]:
+    """Describe objects of a file, from its saved index where it has them all."""
+    if isinstance(metadata, SavedMetadata):
+        saved = metadata.survey(np.array(offsets, np.uint64), True)
+        if saved is not None and bool(np.all(saved[0])):
+            return saved[1]
+        metadata = getattr(metadata.file, "file", metadata.file)
+    return _core.survey(metadata, offsets, True, [])
 
 
 def _save(metadata: _core.MetadataFile, writer: IndexWriter, offset: int) -> list[int]:

@@ -453,7 +453,7 @@ def _only(spec: ItemSpec, key: str) -> ItemSpec:
         return replace(spec, path=only(spec.path, spec.by, key))
     if not spec.file.is_several:
         return spec
-    return replace(spec, file=spec.file.one(spec.file.filename.index(key)))
+    return replace(spec, file=spec.file.one(spec.file.filenames.index(key)))
 
 
 def _ring_bytes(opened: OpenedItems, wanted: CollectionOptions, kept_bytes: int) -> int:

@@ -212,7 +212,7 @@ def open_items(spec: ItemSpec) -> OpenedItems:
     found, surveys, lost = list[Match](), list[_OfFile](), MissingFiles()
     of_groups: dict[tuple[int, str], dict[str, Any]] = {}
     rotates, is_direct = spec.rotational, False
-    for number, name in enumerate(spec.file.names):
+    for number, name in enumerate(spec.file.whole_names):
         try:
             with spec.file.one(number).open() as source:
                 matched, one = _of_file(source, spec)

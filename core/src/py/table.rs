@@ -14,7 +14,7 @@ use crate::format::layout::Layout;
 use crate::tables::builder::{Kind, Shape, TableBuilder};
 use crate::tables::dataset::Fingerprint;
 use crate::tables::source::SourceValues;
-use numpy::{PyArrayMethods, PyReadonlyArray1};
+use numpy::{PyArrayMethods, PyReadonlyArray1, PyReadonlyArray2};
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
@@ -90,6 +90,66 @@ impl Source {
     }
 }
 
+/// Many files of this machine: names, each with a NUL; the end of each name; a row of (device, inode,
+/// size, time of change) for each; flags of all.
+#[derive(FromPyObject)]
+pub struct FileColumns<'py>(
+    PyBackedBytes,
+    PyReadonlyArray1<'py, u64>,
+    PyReadonlyArray2<'py, u64>,
+    u64,
+);
+
+impl FileColumns<'_> {
+    /// The numbers of the files in a table.
+    fn numbers(&self, builder: &mut TableBuilder) -> PyResult<Vec<u32>> {
+        let (ends, states) = (self.1.as_array(), self.2.as_array());
+        let wrong = || PyValueError::new_err("columns of files contradict one another");
+        let mut begin = 0;
+        let files = ends.iter().zip(states.rows());
+        let numbers = files.map(|(&end, state)| {
+            let name = usize::try_from(end).ok().and_then(|end| {
+                let name = self.0.get(begin..end.checked_sub(1)?)?;
+                begin = end;
+                Some(name)
+            });
+            let [device, inode, size_bytes, mtime_ns] =
+                state.to_vec().try_into().map_err(|_| wrong())?;
+            Ok(builder.source(&SourceValues {
+                filename: name.ok_or_else(wrong)?,
+                fingerprint: Fingerprint {
+                    device,
+                    inode,
+                    size_bytes,
+                    mtime_ns,
+                },
+                flags: self.3,
+                inline: &[],
+                access: &[],
+            }))
+        });
+        numbers.collect()
+    }
+}
+
+/// The files of a dataset, one by one or as columns.
+#[derive(FromPyObject)]
+enum Files<'py> {
+    Listed(Vec<Source>),
+    Columns(FileColumns<'py>),
+}
+
+impl Files<'_> {
+    fn numbers(&self, builder: &mut TableBuilder) -> PyResult<Vec<u32>> {
+        match self {
+            Files::Listed(files) => Ok((files.iter())
+                .map(|file| builder.source(&file.values()))
+                .collect()),
+            Files::Columns(columns) => columns.numbers(builder),
+        }
+    }
+}
+
 /// What elements are: (bytes, offset and bytes of the field, bytes when delivered elsewhere or 0),
 /// filters as (id, flags, values), words of conversions, fill value.
 #[derive(FromPyObject)]
@@ -134,17 +194,17 @@ impl Builder {
     /// `library` how a library serves its rows.
     #[expect(clippy::too_many_arguments, reason = "they are given by names")]
     #[pyo3(signature = (*, files, kind, row_bytes, dims, chunk_dims, chunks, windows=Vec::new(),
-        ends=Vec::new(), parts=None, clipped=false, by_library=false, library=None))]
+        ends=None, parts=None, clipped=false, by_library=false, library=None))]
     fn add(
         &self,
-        files: Vec<Source>,
+        files: Files<'_>,
         kind: KindValues,
         row_bytes: u64,
         dims: Vec<u64>,
         chunk_dims: Vec<u64>,
         chunks: PyReadonlyArray1<'_, Chunk>,
         windows: Vec<(u64, i64, u64)>,
-        ends: Vec<u64>,
+        ends: Option<PyReadonlyArray1<'_, u64>>,
         parts: Option<PyReadonlyArray1<'_, u64>>,
         clipped: bool,
         by_library: bool,
@@ -154,7 +214,9 @@ impl Builder {
         let windows: Vec<u64> = windows
             .flat_map(|&(start, step, count)| [start, step as u64, count])
             .collect();
-        let parts = parts.map_or_else(|| Ok(Vec::new()), |parts| parts.to_vec())?;
+        let [parts, ends] =
+            [parts, ends].map(|words| words.map_or_else(|| Ok(Vec::new()), |words| words.to_vec()));
+        let (parts, ends) = (parts?, ends?);
         let shape = Shape {
             row_bytes,
             dims: &dims,
@@ -168,9 +230,7 @@ impl Builder {
         };
         let kind = kind.kind();
         self.with(|builder| {
-            let numbers: Vec<u32> = (files.iter())
-                .map(|file| builder.source(&file.values()))
-                .collect();
+            let numbers = files.numbers(builder)?;
             let chunks = chunks.as_array();
             if chunks
                 .iter()
