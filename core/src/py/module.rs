@@ -61,6 +61,21 @@ const NUMBERS: &[(&str, u64)] = &[
     ("REQUEST_AXIS_WORDS", selection::AXIS_WORDS as u64),
 ];
 
+/// What blocks are, and answers to requests.
+const STATES: &[(&str, i32)] = &[
+    ("ENDED", leases::ENDED),
+    ("EMPTY", leases::EMPTY),
+    ("FAILED", leases::FAILED),
+    ("HELD", leases::HELD),
+    ("CLOSED", leases::CLOSED),
+    ("HANDLE_PENDING", request_handle::PENDING),
+    ("HANDLE_DONE", request_handle::DONE),
+    ("HANDLE_FAILED", request_handle::FAILED),
+    ("HANDLE_MORE", request_handle::MORE),
+    ("HANDLE_CANCELLED", request_handle::CANCELLED),
+    ("HANDLE_CLOSED", request_handle::CLOSED),
+];
+
 #[pymodule]
 fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<metadata::MetadataFile>()?;
@@ -95,19 +110,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("Closed", py.get_type::<requests::Closed>())?;
     module.add("Exhausted", py.get_type::<requests::Exhausted>())?;
     module.add("TooSmall", py.get_type::<requests::TooSmall>())?;
-    for (name, value) in [
-        ("ENDED", leases::ENDED),
-        ("EMPTY", leases::EMPTY),
-        ("FAILED", leases::FAILED),
-        ("HELD", leases::HELD),
-        ("CLOSED", leases::CLOSED),
-        ("HANDLE_PENDING", request_handle::PENDING),
-        ("HANDLE_DONE", request_handle::DONE),
-        ("HANDLE_FAILED", request_handle::FAILED),
-        ("HANDLE_MORE", request_handle::MORE),
-        ("HANDLE_CANCELLED", request_handle::CANCELLED),
-        ("HANDLE_CLOSED", request_handle::CLOSED),
-    ] {
+    for (name, value) in STATES {
         module.add(name, value)?;
     }
     store::init();
