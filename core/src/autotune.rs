@@ -4,12 +4,12 @@
 //! 1. The quicker way depends on the data, on the CPU, and on its other users, so stored bytes cannot
 //!    tell it. Both ways are timed over a few turns, and the quicker one is taken for the next ones;
 //!    trials become rare as long as the same way wins.
-//! 2. Only this thread's CPU time is counted: an interruption costs neither way.
+//! 2. The clock is handed in. One that counts this thread's CPU time only makes an interruption cost
+//!    neither way.
 //! 3. Both ways make the same bytes, so a trial changes nothing but the speed.
 //!
 //! It must never know what is done.
 
-use crate::os::clock::thread_ns;
 use std::ops::RangeInclusive;
 
 /// Turns of the optimized way in a trial; the baseline then makes as many bytes. Each has one turn to
@@ -27,6 +27,9 @@ pub enum Way {
     Baseline,
 }
 
+/// Nanoseconds that this thread has had of a CPU.
+pub type Clock = fn() -> u64;
+
 /// When something began that is timed, if it is.
 pub struct Timer {
     way: Way,
@@ -40,8 +43,9 @@ struct Cost {
     turns: u32,
 }
 
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub struct AutoTuner {
+    clock: Clock,
     winner: Way,
     /// What is being tried.
     tried: Option<Way>,
@@ -53,14 +57,17 @@ pub struct AutoTuner {
 }
 
 impl AutoTuner {
-    pub const NEW: AutoTuner = AutoTuner {
-        winner: Way::Optimized,
-        tried: None,
-        left: 0,
-        pause: *PAUSE.start(),
-        optimized: Cost::NONE,
-        baseline: Cost::NONE,
-    };
+    pub fn new(clock: Clock) -> AutoTuner {
+        AutoTuner {
+            clock,
+            winner: Way::Optimized,
+            tried: None,
+            left: 0,
+            pause: *PAUSE.start(),
+            optimized: Cost::NONE,
+            baseline: Cost::NONE,
+        }
+    }
 
     /// How to do what comes next.
     pub fn way(&mut self) -> Way {
@@ -80,14 +87,14 @@ impl AutoTuner {
     pub fn start(&self, way: Way) -> Timer {
         Timer {
             way,
-            start: (self.tried == Some(way)).then(thread_ns),
+            start: (self.tried == Some(way)).then(self.clock),
         }
     }
 
     /// This many bytes were made; 0 where the optimized way failed.
     pub fn record(&mut self, timer: Timer, bytes: usize) {
         if let Some(start) = timer.start {
-            let ns = thread_ns().saturating_sub(start);
+            let ns = (self.clock)().saturating_sub(start);
             self.count(timer.way, ns, bytes as u64);
         }
     }
@@ -139,6 +146,7 @@ impl Cost {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::os::clock::thread_ns;
 
     /// Makes 40 bytes in an optimized turn and 10 in a baseline one, at these costs for a byte. Returns
     /// how many of the next `turns` were optimized.
@@ -164,7 +172,7 @@ mod tests {
     #[test]
     fn the_quicker_way_is_taken() {
         for (optimized, baseline, winner) in [(3, 4, Way::Optimized), (4, 3, Way::Baseline)] {
-            let mut tuner = AutoTuner::NEW;
+            let mut tuner = AutoTuner::new(thread_ns);
             assert_eq!(
                 went_optimized(&mut tuner, TRIAL, optimized, baseline),
                 TURNS + 1
@@ -177,7 +185,7 @@ mod tests {
 
     #[test]
     fn what_wins_again_is_tried_ever_less() {
-        let mut tuner = AutoTuner::NEW;
+        let mut tuner = AutoTuner::new(thread_ns);
         let mut pauses = vec![];
         while pauses.len() < 9 {
             went_optimized(&mut tuner, TRIAL, 5, 4);
@@ -192,7 +200,7 @@ mod tests {
 
     #[test]
     fn another_winner_is_found_and_tried_soon_again() {
-        let mut tuner = AutoTuner::NEW;
+        let mut tuner = AutoTuner::new(thread_ns);
         went_optimized(&mut tuner, 5000, 3, 4);
         assert_eq!(tuner.winner, Way::Optimized);
         went_optimized(&mut tuner, 2048 + TRIAL, 4, 3);
@@ -202,7 +210,7 @@ mod tests {
 
     #[test]
     fn what_is_in_vain_loses() {
-        let mut tuner = AutoTuner::NEW;
+        let mut tuner = AutoTuner::new(thread_ns);
         for _ in 0..=TURNS {
             assert_eq!(tuner.way(), Way::Optimized);
             tuner.record(tuner.start(Way::Optimized), 0);
@@ -213,9 +221,9 @@ mod tests {
 
     #[test]
     fn only_what_is_tried_is_timed() {
-        let mut tuner = AutoTuner::NEW;
+        let mut tuner = AutoTuner::new(thread_ns);
         tuner.record(tuner.start(Way::Optimized), 10);
-        assert_eq!(tuner, AutoTuner::NEW);
+        assert_eq!((tuner.baseline, tuner.optimized), (Cost::NONE, Cost::NONE));
         tuner.way();
         tuner.record(tuner.start(Way::Baseline), 10);
         assert_eq!((tuner.baseline, tuner.optimized), (Cost::NONE, Cost::NONE));

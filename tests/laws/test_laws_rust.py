@@ -23,8 +23,7 @@ CORE = Path(__file__).parents[2] / "core" / "src"
 #: Folders, and files beside them, from left to right: each may see those further left. Of those
 #: that stand together none may see another.
 LAYERS = (
-    ("os",),
-    ("autotune", "convert"),
+    ("os", "autotune", "convert"),
     ("filters", "shuffle", "format"),
     ("tables",),
     ("fetch", "select"),

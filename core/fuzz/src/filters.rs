@@ -10,6 +10,7 @@
 
 use crate::input::Input;
 use _core::filters::{FILTERS, Fetched, Fetches, FilterSpec, GroupItem, Pipeline};
+use _core::os::clock::thread_ns;
 
 const MAX_FILTERS: usize = 4;
 const MAX_VALUES: usize = 32;
@@ -29,7 +30,7 @@ fn run(input: &[u8], most: usize) {
     let specs: Vec<FilterSpec> = (0..n_filters).map(|_| spec(&mut input)).collect();
     let size = input.number(3) % (MAX_DECODED + 1);
     let mask = input.number(1) as u32;
-    let Ok(mut pipeline) = Pipeline::new(&specs, size) else {
+    let Ok(mut pipeline) = Pipeline::new(&specs, size, thread_ns) else {
         return;
     };
     let mut whole = vec![0; size];

@@ -12,6 +12,7 @@ use crate::engine::transfer::Transfer;
 use crate::fetch::error::FetchError;
 use crate::fetch::queue::FetchQueue;
 use crate::filters::{FilterError, FilterErrorKind, Pipeline};
+use crate::os::clock::thread_ns;
 use crate::scatter::interleave::Interleaver;
 use crate::tables::dataset::{Chunk, Dataset, DatasetTable, Source, UNALLOCATED};
 use crate::task_error::TaskError;
@@ -42,7 +43,7 @@ impl OpenDataset {
         number: u64,
     ) -> Result<OpenDataset, TaskError> {
         let start = Instant::now();
-        let pipeline = Pipeline::new(&dataset.filters, dataset.decoded_size)
+        let pipeline = Pipeline::new(&dataset.filters, dataset.decoded_size, thread_ns)
             .map_err(TaskError::UnknownFilter)?
             .with(dataset.conversion.as_ref());
         let queue = FetchQueue::open(table, dataset, &shared.files);

@@ -21,6 +21,7 @@ use crate::fetch::data_file::OpenFiles;
 use crate::fetch::error::FetchError;
 use crate::fetch::queue::{FetchQueue, Turn};
 use crate::filters::{FilterSpec, Pipeline};
+use crate::os::clock::thread_ns;
 use crate::scatter::interleave::Interleaver;
 use crate::scatter::out::Out;
 use crate::tables::dataset::{Chunk, Dataset, DatasetTable, UNALLOCATED};
@@ -191,7 +192,7 @@ impl OpenPieces {
         if let Some(known) = known {
             return Ok(known);
         }
-        let pipeline = Pipeline::new(&dataset.filters, dataset.decoded_size);
+        let pipeline = Pipeline::new(&dataset.filters, dataset.decoded_size, thread_ns);
         let pipeline = pipeline.map_err(TaskError::UnknownFilter)?;
         self.ways.push(Way {
             is_direct: self.table.source(dataset).direct,

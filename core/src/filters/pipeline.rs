@@ -20,7 +20,7 @@ use super::partial::Parts;
 use super::{
     Decoder, FILTERS, Fault, FilterError, FilterErrorKind, FilterSpec, OutputSize, plugin,
 };
-use crate::autotune::{AutoTuner, Way};
+use crate::autotune::{AutoTuner, Clock, Way};
 use crate::convert::ElementConversion;
 use multi_inflate::MAX_STREAMS;
 use std::sync::Arc;
@@ -65,7 +65,7 @@ impl Stage {
 impl Pipeline {
     /// The pipeline of a dataset whose chunks decode to `decoded_size` bytes.
     /// `Err(id)`: filter `id` is not known here.
-    pub fn new(specs: &[FilterSpec], decoded_size: usize) -> Result<Pipeline, u32> {
+    pub fn new(specs: &[FilterSpec], decoded_size: usize, clock: Clock) -> Result<Pipeline, u32> {
         let mut stages = Vec::with_capacity(specs.len());
         for (i, spec) in specs.iter().enumerate().rev() {
             let filter = FILTERS.iter().find(|f| f.id == spec.id);
@@ -85,7 +85,7 @@ impl Pipeline {
             decoded_size,
             scratch: [Vec::new(), Vec::new()],
             group: [const { Vec::new() }; MAX_STREAMS],
-            tuner: AutoTuner::NEW,
+            tuner: AutoTuner::new(clock),
         })
     }
 

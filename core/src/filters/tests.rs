@@ -9,6 +9,7 @@ mod packed;
 mod parts;
 
 use super::*;
+use crate::os::clock::thread_ns;
 use encoders as enc;
 
 /// A small generator (xorshift), so that the tests need no crate for it.
@@ -61,7 +62,7 @@ fn decode(
 ) -> Result<Vec<u8>, FilterError> {
     const GUARD: usize = 64;
     let mut memory = vec![0xA5; size + 2 * GUARD];
-    let mut pipeline = Pipeline::new(specs, size).expect("known filters");
+    let mut pipeline = Pipeline::new(specs, size, thread_ns).expect("known filters");
     let result = pipeline.decode(mask, stored, &mut memory[GUARD..GUARD + size], whole);
     assert!(memory[..GUARD].iter().all(|&b| b == 0xA5), "wrote in front");
     assert!(
@@ -229,7 +230,7 @@ fn masks_skip_filters_as_written() {
             Ok(&data),
             "mask {mask}"
         );
-        let pipeline = Pipeline::new(&specs, 960).unwrap();
+        let pipeline = Pipeline::new(&specs, 960, thread_ns).unwrap();
         assert_eq!(pipeline.is_identity(mask), mask == 7);
     }
     // Bits beyond the pipeline mean nothing.
@@ -238,20 +239,32 @@ fn masks_skip_filters_as_written() {
 
 #[test]
 fn no_pipeline_and_a_shuffle_of_bytes_are_identity() {
-    assert!(Pipeline::new(&[], 10).unwrap().is_identity(0));
-    assert!(Pipeline::new(&[spec(2, &[1])], 10).unwrap().is_identity(0));
-    assert!(!Pipeline::new(&[spec(2, &[2])], 10).unwrap().is_identity(0));
-    assert!(!Pipeline::new(&[spec(3, &[])], 10).unwrap().is_identity(0));
+    assert!(Pipeline::new(&[], 10, thread_ns).unwrap().is_identity(0));
+    assert!(
+        Pipeline::new(&[spec(2, &[1])], 10, thread_ns)
+            .unwrap()
+            .is_identity(0)
+    );
+    assert!(
+        !Pipeline::new(&[spec(2, &[2])], 10, thread_ns)
+            .unwrap()
+            .is_identity(0)
+    );
+    assert!(
+        !Pipeline::new(&[spec(3, &[])], 10, thread_ns)
+            .unwrap()
+            .is_identity(0)
+    );
 }
 
 #[test]
 fn unknown_filters_are_named() {
     assert_eq!(
-        Pipeline::new(&[spec(1, &[]), spec(305, &[])], 8).err(),
+        Pipeline::new(&[spec(1, &[]), spec(305, &[])], 8, thread_ns).err(),
         Some(305)
     );
     // A shuffle without its parameter is left out of chunks, or is the library's.
-    let mut pipeline = Pipeline::new(&[spec(2, &[])], 8).unwrap();
+    let mut pipeline = Pipeline::new(&[spec(2, &[])], 8, thread_ns).unwrap();
     let mut out = [0; 8];
     assert!(pipeline.decode(1, &[1; 8], &mut out, whole).is_ok());
     let error = pipeline.decode(0, &[1; 8], &mut out, whole).unwrap_err();
@@ -261,7 +274,7 @@ fn unknown_filters_are_named() {
 #[test]
 fn a_pipeline_is_reused_after_errors() {
     let [a, _, b, _] = samples(9600);
-    let mut pipeline = Pipeline::new(&[spec(2, &[8]), spec(1, &[])], 9600).unwrap();
+    let mut pipeline = Pipeline::new(&[spec(2, &[8]), spec(1, &[])], 9600, thread_ns).unwrap();
     let mut out = vec![0; 9600];
     for data in [&a, &b, &a] {
         let stored = enc::deflate(&enc::shuffle(8, data));

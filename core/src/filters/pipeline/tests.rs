@@ -2,6 +2,7 @@
 
 use super::super::fletcher32::checksum;
 use super::*;
+use crate::os::clock::thread_ns;
 use libdeflater::{CompressionLvl, Compressor};
 
 const SIZE: usize = 4000;
@@ -62,7 +63,7 @@ fn whole() -> usize {
 
 fn alone(specs: &[FilterSpec], stored: &[u8]) -> Result<Vec<u8>, FilterError> {
     let mut out = vec![0; SIZE];
-    let mut pipeline = Pipeline::new(specs, SIZE).expect("known filters");
+    let mut pipeline = Pipeline::new(specs, SIZE, thread_ns).expect("known filters");
     pipeline.decode(0, stored, &mut out, whole).map(|()| out)
 }
 
@@ -80,7 +81,7 @@ fn what_is_needed_may_be_all_that_is_stored() {
     for (specs, encode) in pipelines() {
         let (data, mut out) = (noise(3), vec![7; SIZE]);
         let stored = encode(&data[..SIZE / 2]);
-        let mut pipeline = Pipeline::new(&specs, SIZE).expect("known filters");
+        let mut pipeline = Pipeline::new(&specs, SIZE, thread_ns).expect("known filters");
         let mut decode = |needed| pipeline.decode(0, &stored, &mut out, || needed);
         let error = decode(SIZE / 2 + 1).unwrap_err();
         assert_eq!(error.kind, FilterErrorKind::WrongSize);
@@ -95,7 +96,7 @@ fn what_is_needed_may_be_all_that_is_stored() {
 
 #[test]
 fn no_chunk_is_left_over_where_groups_may_be_of_three() {
-    let deflate = |size| Pipeline::new(&[spec(1, &[4])], size).unwrap();
+    let deflate = |size| Pipeline::new(&[spec(1, &[4])], size, thread_ns).unwrap();
     let groups = |size, chunks: usize| {
         let (pipeline, mut left, mut groups) = (deflate(size), chunks, vec![]);
         while left > 0 {
@@ -120,7 +121,7 @@ fn no_chunk_is_left_over_where_groups_may_be_of_three() {
 #[test]
 fn chunks_in_a_group_are_what_they_are_alone() {
     for (specs, encode) in pipelines() {
-        let mut pipeline = Pipeline::new(&specs, SIZE).expect("known filters");
+        let mut pipeline = Pipeline::new(&specs, SIZE, thread_ns).expect("known filters");
         for seed in 1..5 {
             let all = [0, 100, 200, 300].map(|more| encode(&noise(seed + more)));
             let expected = all.each_ref().map(|stored| alone(&specs, stored).unwrap());
@@ -138,7 +139,7 @@ fn chunks_in_a_group_are_what_they_are_alone() {
 #[test]
 fn groups_with_a_bad_chunk_are_refused_and_the_chunks_alone_tell() {
     for (specs, encode) in pipelines() {
-        let mut pipeline = Pipeline::new(&specs, SIZE).expect("known filters");
+        let mut pipeline = Pipeline::new(&specs, SIZE, thread_ns).expect("known filters");
         let [good, mut bad] = [encode(&noise(1)), encode(&noise(2))];
         bad[1000] ^= 1;
         assert!(alone(&specs, &bad).is_err());
@@ -168,7 +169,7 @@ fn groups_with_a_bad_chunk_are_refused_and_the_chunks_alone_tell() {
 #[test]
 fn both_ways_are_tried_and_make_the_same() {
     for (specs, encode) in pipelines() {
-        let mut pipeline = Pipeline::new(&specs, SIZE).expect("known filters");
+        let mut pipeline = Pipeline::new(&specs, SIZE, thread_ns).expect("known filters");
         let (a, b) = (encode(&noise(1)), encode(&[0; SIZE]));
         let expected = [&a, &b].map(|stored| alone(&specs, stored).unwrap());
         let (mut groups, mut chunks) = (0, 0);
@@ -192,10 +193,14 @@ fn both_ways_are_tried_and_make_the_same() {
 #[test]
 fn company_is_for_small_chunks_and_active_stages() {
     let specs = [spec(2, &[8]), spec(1, &[4])];
-    let wants = |size, mask| Pipeline::new(&specs, size).unwrap().wants_group(mask);
+    let wants = |size, mask| {
+        Pipeline::new(&specs, size, thread_ns)
+            .unwrap()
+            .wants_group(mask)
+    };
     assert!(wants(SIZE, 0) && wants(SIZE, 0b01) && wants(MAX_GROUP_BYTES / 2, 0));
     assert!(!wants(SIZE, 0b10) && !wants(MAX_GROUP_BYTES / 2 + 1, 0));
-    let mut lzf = Pipeline::new(&[spec(32000, &[])], SIZE).expect("a known filter");
+    let mut lzf = Pipeline::new(&[spec(32000, &[])], SIZE, thread_ns).expect("a known filter");
     assert!(!lzf.wants_group(0));
     assert_eq!(group(&mut lzf, [&[1, 2], &[3, 4]]), None);
 }

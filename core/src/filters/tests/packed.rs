@@ -1,6 +1,7 @@
 //! HDF5's own packings, nbit and scaleoffset, whose parameters tell the chunk's size.
 
 use super::*;
+use crate::os::clock::thread_ns;
 
 /// Numbers, each with its count of bits, from the highest bit on.
 fn pack(numbers: &[(u64, usize)]) -> Vec<u8> {
@@ -151,9 +152,17 @@ fn bits_that_count() {
     }
     let mut noop = nbit(3);
     noop.values[1] = 1;
-    assert!(Pipeline::new(&[noop], 48).unwrap().is_identity(0));
+    assert!(
+        Pipeline::new(&[noop], 48, thread_ns)
+            .unwrap()
+            .is_identity(0)
+    );
     let noop = scaleoffset([2, 32], 12, 4, 0);
-    assert!(Pipeline::new(&[noop], 48).unwrap().is_identity(0));
+    assert!(
+        Pipeline::new(&[noop], 48, thread_ns)
+            .unwrap()
+            .is_identity(0)
+    );
 }
 
 /// Each with parameters for 30 elements, a chunk of them, and its decoded size.
@@ -214,7 +223,7 @@ fn szip_blocks() {
             random.below(70) as u32,
             9,
         ];
-        if Pipeline::new(&[spec(4, &values)], 20).is_ok() {
+        if Pipeline::new(&[spec(4, &values)], 20, thread_ns).is_ok() {
             let _ = decode(&[spec(4, &values)], 0, &broken, 20);
         }
     }
@@ -253,7 +262,7 @@ fn broken_parameters_and_chunks_never_panic() {
                 ];
                 spec.values[at] = words[random.below(4)];
             }
-            if Pipeline::new(std::slice::from_ref(&spec), size).is_ok() {
+            if Pipeline::new(std::slice::from_ref(&spec), size, thread_ns).is_ok() {
                 let _ = decode(&[spec], 0, &stored, size);
             }
         }
@@ -264,6 +273,9 @@ fn broken_parameters_and_chunks_never_panic() {
     let wide = [2, u32::MAX, 4, 1];
     for types in [&deep[..], &empty, &wide] {
         let values = [&[0, 0, 1], types].concat();
-        assert_eq!(Pipeline::new(&[super::spec(5, &values)], 1).err(), Some(5));
+        assert_eq!(
+            Pipeline::new(&[super::spec(5, &values)], 1, thread_ns).err(),
+            Some(5)
+        );
     }
 }

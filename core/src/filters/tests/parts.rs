@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::filters::{Blocks, Fetched, Fetches, Parts};
+use crate::os::clock::thread_ns;
 use std::ops::Range;
 
 /// Head and one span alone; what is not there is noise.
@@ -33,7 +34,7 @@ fn asked(
 
 fn check(name: &str, stored: &[u8], data: &[u8], random: &mut Random) {
     let specs = [spec(32001, &[])];
-    let mut pipeline = Pipeline::new(&specs, data.len()).unwrap();
+    let mut pipeline = Pipeline::new(&specs, data.len(), thread_ns).unwrap();
     let mut parts = pipeline.parts(0).expect("blosc alone");
     // A guess at the head first, as a reader does.
     let first = stored.len().min(32);
@@ -125,7 +126,7 @@ fn little_is_fetched_of_a_large_block() {
             }
         }
         let stored = enc::blosc1_any(1, filter, width, data.len(), width > 1, &data);
-        let mut pipeline = Pipeline::new(&[spec(32001, &[])], data.len()).unwrap();
+        let mut pipeline = Pipeline::new(&[spec(32001, &[])], data.len(), thread_ns).unwrap();
         let mut parts = pipeline.parts(0).unwrap();
         let blocks = parts.blocks(&stored).unwrap();
         let span = parts.span(&stored, 0).unwrap();
@@ -153,7 +154,12 @@ fn little_is_fetched_of_a_large_block() {
 
 #[test]
 fn only_blosc_alone_has_parts() {
-    let has = |specs: &[FilterSpec], mask| Pipeline::new(specs, 8).unwrap().parts(mask).is_some();
+    let has = |specs: &[FilterSpec], mask| {
+        Pipeline::new(specs, 8, thread_ns)
+            .unwrap()
+            .parts(mask)
+            .is_some()
+    };
     let (blosc, sum) = (spec(32001, &[]), spec(3, &[]));
     let both = [blosc, sum];
     assert!(has(&both[..1], 0) && !has(&both[..1], 1));
@@ -176,7 +182,7 @@ fn broken_parts_never_panic() {
                 let at = random.below(reach);
                 broken[at] = random.next() as u8;
             }
-            let mut pipeline = Pipeline::new(&[spec(32001, &[])], data.len()).unwrap();
+            let mut pipeline = Pipeline::new(&[spec(32001, &[])], data.len(), thread_ns).unwrap();
             let mut parts = pipeline.parts(0).unwrap();
             let Ok(blocks) = parts.blocks(&broken) else {
                 continue;
