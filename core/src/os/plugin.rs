@@ -7,7 +7,7 @@
 //!    given, and its result is freed here.
 //! 4. A plugin may crash: only processes that others can replace call one.
 
-use std::ffi::{CString, OsStr, c_char, c_int, c_uint, c_void};
+use std::ffi::{CString, OsStr, OsString, c_char, c_int, c_uint, c_void};
 use std::ops::Deref;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::{Mutex, PoisonError};
@@ -55,6 +55,12 @@ pub struct Made {
 }
 
 static CALLS: Mutex<()> = Mutex::new(());
+
+/// The first of some files that has a filter, loaded, and its number among them.
+pub fn load(id: u32, files: &[OsString]) -> Option<(usize, Plugin)> {
+    let mut loaded = files.iter().map(|file| Plugin::load(file)).enumerate();
+    loaded.find_map(|(at, plugin)| Some((at, plugin.filter(|plugin| plugin.id == id)?)))
+}
 
 impl Plugin {
     /// Load a library. None: it cannot be loaded, or is no plugin with a filter that decodes.

@@ -5,13 +5,15 @@
 
 use super::arrays::{describe, lent};
 use crate::engine::counters::Mark;
-use crate::filters::{FILTERS, plugin};
+use crate::filters::{FILTERS, plugin::load_by};
+use crate::os::plugin::{self, Made};
 use crate::process::serve;
 use pyo3::exceptions::PyOSError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 use std::ffi::OsString;
 use std::os::fd::{FromRawFd, OwnedFd};
+use std::sync::Arc;
 
 /// Run a reader on its control socket until the parent closes it. `read(call, rows, memory, mark)`
 /// reads through an HDF5 library and returns the bytes of the result and its shape. `rows` are
@@ -25,8 +27,13 @@ pub fn serve_reader(
     read: Py<PyAny>,
     files: Py<PyAny>,
 ) -> PyResult<()> {
-    plugin::search_by(Box::new(move |filter| {
-        Python::attach(|py| files.call1(py, (filter,))?.extract(py)).unwrap_or_default()
+    load_by(Box::new(move |filter| {
+        let named = Python::attach(|py| files.call1(py, (filter,))?.extract(py));
+        let (_, plugin) = plugin::load(filter, &named.unwrap_or_default() as &Vec<_>)?;
+        let made = |made: Made| Box::new(made) as _;
+        Some(Arc::new(move |flags, values: &[u32], stored: &[u8]| {
+            plugin.decode(flags, values, stored).map(made)
+        }))
     }));
     let mut rows = |call: &str, start: u64, stop: u64, out: &mut [u8], mark: Mark<'_>| {
         Python::attach(|py| {
