@@ -24,9 +24,7 @@
 #     name_order.py          names in order, with numbers in them as numbers
 #     pattern.py             a path with wildcards -> the objects that it names
 #     stored_at.py           where its bytes lie, told to its index
-#     virtual.py             mappings of a virtual dataset, as chunks of its sources
-#     virtual_parts.py       the same as parts of them
-#     virtual_extent.py      how long it is by now
+#     virtual.py             a virtual dataset as the chunks of its sources, or as parts of them
 #     virtual_sources.py     where they are
 #     kept_source.py         a file that is opened again and again
 #     stored_files.py        a file by its name, here or in a store: what identifies it

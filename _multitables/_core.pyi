@@ -77,8 +77,11 @@ class Forbidden(ValueError): ...  # noqa: N818 - becomes UnsupportedDatasetError
 class StoreFailed(OSError): ...  # noqa: N818 - becomes the error that names the object
 class Unknown(ValueError): ...  # noqa: N818 - becomes UnsupportedDatasetError
 
-_Numbers: TypeAlias = npt.NDArray[np.uint64]
-_Selections: TypeAlias = tuple[npt.NDArray[np.uint8], _Numbers, _Numbers]
+class UnfitError(Exception):
+    """Why only a library reads a virtual dataset."""
+
+#: Start, stride, count and block along each axis.
+Grid: TypeAlias = list[tuple[int, int, int, int]]
 
 class OpenedFile:
     @property
@@ -123,20 +126,42 @@ class MetadataFile:
     def datatype(self, offset: int) -> bytes: ...
     def dataset(self, offset: int) -> StoredDataset: ...
     def chunks(self, offset: int) -> npt.NDArray[Any]: ...
-    def mappings(
-        self, heap: int, index: int
-    ) -> tuple[
-        list[tuple[bytes, bytes]],
-        npt.NDArray[np.uint32],
-        _Selections,
-        _Selections,
-    ]: ...
+    def mappings(self, heap: int, index: int) -> Mappings: ...
     def global_object(self, heap: int, index: int) -> bytes: ...
     def region(self, heap: int, index: int) -> tuple[int, tuple[Any, ...]]: ...
     def sequences(
         self, descriptors: bytes, element_bytes: int, each: int
     ) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.uint64]]: ...
     def strings(self, descriptors: bytes, each: int) -> list[bytes]: ...
+
+class Mappings:
+    """What a virtual dataset shows of which sources, and where."""
+
+    @property
+    def names(self) -> list[tuple[bytes, bytes]]: ...
+    @property
+    def sources(self) -> list[int]: ...
+    @property
+    def grow(self) -> bool: ...
+    @property
+    def n_blocks(self) -> int: ...
+    def shown(self, number: int, dims: Sequence[int]) -> Grid | None: ...
+    def in_source(self, number: int, rank: int) -> Grid | None: ...
+    def says_which(self, number: int) -> bool: ...
+    def as_chunks(
+        self,
+        dims: Sequence[int],
+        source_chunk: Sequence[int],
+        sources: Sequence[tuple[Sequence[int], npt.NDArray[Any], bool] | None],
+    ) -> tuple[npt.NDArray[Any], npt.NDArray[np.uint32], tuple[int, ...]] | None: ...
+    def as_parts(
+        self, dims: Sequence[int], sources: Sequence[Sequence[int] | None]
+    ) -> tuple[npt.NDArray[np.uint64], int, list[tuple[int, int]]] | None: ...
+    def grown(
+        self,
+        dims: Sequence[int],
+        dims_of: Callable[[tuple[bytes, bytes]], Sequence[int] | None],
+    ) -> tuple[Mappings, tuple[int, ...]]: ...
 
 class StoredDataset:
     """What a dataset is, but for its attributes and chunks."""

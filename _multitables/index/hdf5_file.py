@@ -17,7 +17,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from _multitables import _core
-from _multitables._core import StoredDataset
+from _multitables._core import Mappings, StoredDataset
 from _multitables.errors import UnsupportedDatasetError
 from _multitables.index import hdf5_errors, hdf5_metadata
 from _multitables.index.chunk_index import ChunkIndex
@@ -44,7 +44,6 @@ from _multitables.remote.names import absolute, is_remote
 
 if TYPE_CHECKING:
     from _multitables.index.external_files import Piece
-    from _multitables.index.virtual import Mappings
 
 #: Layouts that only a library reads, and why.
 REASONS = {"unknown": "its metadata is of a kind that the core does not know"}
@@ -304,7 +303,7 @@ class Source:
 
     def _virtual(self, dataset: _Dataset, index: ChunkIndex, depth: int) -> ChunkIndex:
         """Return the index of a virtual dataset with the chunks of its sources."""
-        from _multitables.index import virtual, virtual_parts, virtual_sources
+        from _multitables.index import virtual, virtual_sources
 
         file, datatype = dataset.place.file, dataset.datatype
         kinds: list[dict[str, Any]] = []
@@ -344,14 +343,14 @@ class Source:
             found = virtual.as_chunks(index, mappings, sources)
             if found is None or found.others:  # what elements name may lie in other files
                 field_type(datatype, None, dataset.pytables)
-            return found or virtual_parts.as_parts(index, mappings, sources)
-        except (Unsupported, virtual.UnfitError) as error:
+            return found or virtual.as_parts(index, mappings, sources)
+        except (Unsupported, _core.UnfitError) as error:
             why = f"a virtual dataset of {error}" if isinstance(error, Unsupported) else str(error)
             return virtual_sources.for_library(index, mappings, sources, why)
 
     def _grown(self, place: Place, stored: StoredDataset) -> tuple[StoredDataset, Mappings | None]:
         """Return a virtual dataset as long as it is by now, and what it shows then."""
-        from _multitables.index import virtual, virtual_extent, virtual_sources
+        from _multitables.index import virtual_sources
 
         def dims_of(name: tuple[bytes, bytes]) -> tuple[int, ...] | None:
             with virtual_sources.source_of(self.files, place.file, name) as source:
@@ -370,9 +369,9 @@ class Source:
         if not mappings.grow:
             return stored, mappings
         try:
-            mappings, dims = virtual_extent.grown(mappings, stored.dims, dims_of)
+            mappings, dims = mappings.grown(stored.dims, dims_of)
             return stored.with_dims(dims), mappings
-        except virtual.UnfitError as why:
+        except _core.UnfitError as why:
             self._options.check_library(place.file.filename, place.path, str(why))
             return stored.with_dims(self._by_library(place)[0].dims), None
 
@@ -452,10 +451,8 @@ class Source:
 
 
 def _mappings(place: Place, stored: StoredDataset) -> Mappings:
-    from _multitables.index.virtual import Mappings
-
     assert stored.mappings is not None
-    return Mappings.of(place.file.metadata.mappings(*stored.mappings))
+    return place.file.metadata.mappings(*stored.mappings)
 
 
 class _Dataset(NamedTuple):

@@ -31,7 +31,7 @@ from _multitables.index.chunk_index import (
     chunks_of,
     grid_of,
 )
-from _multitables.index.virtual_parts import readable_chunk_dims
+from _multitables.index.virtual import readable_chunk_dims
 
 #: Pieces in which contiguous rows of a file are joined with those of others, at most.
 MAX_PIECES = 16

@@ -16,10 +16,10 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
+from _multitables._core import Mappings
 from _multitables.index import hdf5_errors
 from _multitables.index.chunk_index import ChunkIndex
 from _multitables.index.open_files import Lost, OpenFile, OpenFiles, Place
-from _multitables.index.virtual import Mappings
 
 #: Of all hyperslabs: HDF5 has a structure for each, and crashes where they are many.
 MAX_BLOCKS = 1 << 21

@@ -2,7 +2,7 @@
 //!
 //! Law:
 //! 1. This file only lists modules; each part says its own law, and `py` what Python may call.
-//! 2. os, convert -> filters, shuffle, format -> tables -> fetch, select -> scatter -> engine -> ring or requests -> process
+//! 2. os, convert -> filters, shuffle, format -> tables, mappings -> fetch, select -> scatter -> engine -> ring or requests -> process
 //!    -> py: what stands further left knows nothing of what stands further right
 //!    (tests/test_laws_rust.py).
 
@@ -14,6 +14,7 @@ pub mod engine;
 pub mod fetch;
 pub mod filters;
 pub mod format;
+pub mod mappings;
 pub mod os;
 pub mod process;
 pub mod py;

@@ -26,8 +26,6 @@ from h5py import h5d, h5p, h5r, h5s, h5t
 from processes import run_script
 
 import multitables
-from _multitables.index.virtual import REGULAR, UNLIMITED, Mappings, Selections
-from _multitables.index.virtual_extent import grown
 from _multitables.select.region import RegionError, region_shape, region_steps
 
 MOST_BYTES = 512 << 20
@@ -322,6 +320,9 @@ def test_elements_that_share_their_bytes(tmp_path: Path) -> None:
     check(outcomes([path]), ["CorruptFileError .*elements of variable length within"])
 
 
+UNLIMITED = 2**64 - 1
+
+
 # ---- what is meant
 
 
@@ -335,18 +336,6 @@ def test_texts_of_references_are_as_they_are(tmp_path: Path) -> None:
         assert found["mixed"].tolist() == ["a", "1", "True"]
         assert found["n"].tolist() == [[1, 2], [3, 4]]
         assert json.loads(found["ragged"]) == [["a"], ["b", "c"]]
-
-
-def test_a_name_that_is_the_same_for_each_number() -> None:
-    def one(*numbers: int) -> Selections:
-        kinds, ends = np.array([REGULAR], np.uint8), np.array([4], np.uint64)
-        return Selections(kinds, ends, np.array(numbers, np.uint64))
-
-    mappings = Mappings(
-        [(b".", b"a%%")], np.zeros(1, np.uint32), one(0, 1, 1, 4), one(0, 4, UNLIMITED, 4)
-    )
-    _, dims = grown(mappings, (4,), lambda name: (4,))
-    assert dims == (4,)
 
 
 @pytest.mark.parametrize(

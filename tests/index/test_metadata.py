@@ -22,7 +22,6 @@ import tables
 from h5py import h5a, h5d, h5l, h5o, h5s
 
 from _multitables import _core
-from _multitables.index.virtual import REGULAR, Mappings
 
 UNDEFINED = 2**64 - 1
 LAYOUTS = {
@@ -156,17 +155,18 @@ class Walk:
         assert found == sorted(expected)
 
     def mappings(self, dataset: _core.StoredDataset, plist: Any) -> None:
-        mappings = Mappings.of(self.core.mappings(*dataset.mappings))
-        assert len(mappings.source) == plist.get_virtual_count()
-        for number in range(len(mappings.source)):
-            file, name = mappings.names[mappings.source[number]]
+        assert dataset.mappings is not None
+        mappings = self.core.mappings(*dataset.mappings)
+        assert len(mappings.sources) == plist.get_virtual_count()
+        for number, source in enumerate(mappings.sources):
+            file, name = mappings.names[source]
             assert file.decode() == plist.get_virtual_filename(number)
             assert name.decode() == plist.get_virtual_dsetname(number)
             space = plist.get_virtual_vspace(number)
-            if mappings.in_virtual.kinds[number] == REGULAR:
+            shown = mappings.shown(number, dataset.dims)
+            if space.is_regular_hyperslab() and shown is not None:
                 expected = np.transpose(space.get_regular_hyperslab())
-                shown = mappings.in_virtual.of(number)
-                assert shown.tolist() == expected.astype("u8").ravel().tolist()
+                assert np.ravel(shown).tolist() == expected.ravel().tolist()
 
 
 def check(path: Path) -> None:

@@ -25,7 +25,7 @@ CORE = Path(__file__).parents[2] / "core" / "src"
 LAYERS = (
     ("os", "autotune", "convert"),
     ("filters", "shuffle", "format"),
-    ("tables",),
+    ("tables", "mappings"),
     ("fetch", "select"),
     ("task_error", "scatter"),
     ("engine",),

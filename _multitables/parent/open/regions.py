@@ -11,18 +11,17 @@ import math
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
-import numpy as np
-
-from _multitables._core import StoredDataset
 from _multitables.errors import UnsupportedDatasetError
 from _multitables.index.open_files import Place
 from _multitables.index.references import RegionReference
-from _multitables.index.virtual import Mappings, Selections
 from _multitables.parent.open.handle import asked
 from _multitables.parent.open.read_only import refused
 from _multitables.select.region import RegionError, region_shape, region_steps
+
+if TYPE_CHECKING:
+    from _multitables._core import Grid, Mappings, StoredDataset
 
 MAX_RANK = 32
 
@@ -110,35 +109,33 @@ def virtual_sources(place: Place, stored: StoredDataset) -> list[VDSmap]:
     """
     if stored.mappings is None:
         raise _refused(place, "is not a virtual dataset")
-    mappings = Mappings.of(asked(place.file.metadata.mappings, place, *stored.mappings))
-    found = []
-    for number, named in enumerate(mappings.source.tolist()):
-        file, path = mappings.names[named]
-        shown = _part(place, mappings.in_virtual, number, stored.dims)
-        source = _source(place, mappings.in_source, number, shown)
+    mappings = asked(place.file.metadata.mappings, place, *stored.mappings)
+    names, found = mappings.names, []
+    for number, named in enumerate(mappings.sources):
+        file, path = names[named]
+        shown = _part(place, mappings.shown(number, stored.dims), stored.dims)
+        source = _source(place, mappings, number, shown)
         name = path.decode("utf-8", "surrogateescape")
         found.append(VDSmap(shown, os.fsdecode(file), name, source))
     return found
 
 
-def _source(place: Place, selections: Selections, number: int, shown: Part) -> Part | None:
+def _source(place: Place, mappings: Mappings, number: int, shown: Part) -> Part | None:
     """Return the part of a source, of the rank that gives as many elements as are shown."""
-    if not len(selections.of(number)):
+    if not mappings.says_which(number):
         return None
     for rank in range(1, MAX_RANK + 1):
-        axes = selections.regular(np.array([number]), (0,) * rank)
-        if axes is not None and math.prod(axes[0, :, 2:].ravel().tolist()) == (
-            shown.get_select_npoints()
-        ):
-            return Part(None, *(tuple(found) for found in axes[0].T.tolist()))
-    raise _refused(place, "maps elements that are no grid of blocks, or that are not limited")
+        axes = mappings.in_source(number, rank)
+        n_points = axes and math.prod(count * block for _, _, count, block in axes)
+        if n_points == shown.get_select_npoints():
+            return _part(place, axes, None)
+    return _part(place, None, None)
 
 
-def _part(place: Place, selections: Selections, number: int, dims: tuple[int, ...]) -> Part:
-    axes = selections.regular(np.array([number]), dims)
+def _part(place: Place, axes: Grid | None, dims: tuple[int, ...] | None) -> Part:
     if axes is None:
         raise _refused(place, "maps elements that are no grid of blocks, or that are not limited")
-    return Part(dims, *(tuple(found) for found in axes[0].T.tolist()))
+    return Part(dims, *zip(*axes, strict=True))
 
 
 def _refused(place: Place, what: str) -> UnsupportedDatasetError:

@@ -4,7 +4,8 @@
 //! 1. Offsets count from the superblock, as in the file; addresses of stored bytes are absolute.
 //! 2. Nothing is kept but the file; what is asked twice is read twice.
 
-use super::selections::{MappingArrays, mapping_arrays, selection};
+use super::mappings::Mappings;
+use super::selections::selection;
 use super::store::waited;
 use super::stored::StoredDataset;
 use crate::fetch::local_file::{LocalFile, ReadLock};
@@ -298,16 +299,9 @@ impl MetadataFile {
         Ok(PyArray1::from_vec(py, table))
     }
 
-    /// What a virtual dataset shows, as arrays: the sources (file, dataset), the number of each mapping's, and the selections
-    /// in it and in the virtual dataset: kind ("none", "all", "points", "regular" or "blocks", by its
-    /// place in this list), where its numbers end, and the numbers.
-    fn mappings<'py>(
-        &self,
-        py: Python<'py>,
-        heap: u64,
-        index: u32,
-    ) -> PyResult<MappingArrays<'py>> {
-        mapping_arrays(py, || self.file.mappings(heap, index))
+    /// What a virtual dataset shows: an object of the global heap.
+    fn mappings(&self, py: Python<'_>, heap: u64, index: u32) -> PyResult<Mappings> {
+        Mappings::read(py, || self.file.mappings(heap, index))
     }
 
     /// An object of the global heap.

@@ -4,9 +4,9 @@
 //! 1. Only this file names what Python may call. The code of each call is in the file of its noun.
 
 use super::{
-    child, chunks, codec_limit, convert, datatype, descriptor, format_error, machine, metadata,
-    order as orders, pieces, read, reader, request_handle, requests, ring, saved_parts, store,
-    stored, survey, table,
+    child, chunks, codec_limit, convert, datatype, descriptor, format_error, machine, mappings,
+    metadata, order as orders, pieces, read, reader, request_handle, requests, ring, saved_parts,
+    store, stored, survey, table,
 };
 use crate::engine::counters::{self, COUNTERS};
 use crate::engine::heap_read;
@@ -81,6 +81,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<metadata::MetadataFile>()?;
     module.add_class::<metadata::OpenedFile>()?;
     module.add_class::<stored::StoredDataset>()?;
+    module.add_class::<mappings::Mappings>()?;
     module.add_class::<ring::Ring>()?;
     module.add_class::<ring::Guard>()?;
     module.add_class::<ring::Guards>()?;
@@ -105,6 +106,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("Unknown", py.get_type::<format_error::Unknown>())?;
     module.add("Forbidden", py.get_type::<format_error::Forbidden>())?;
     module.add("StoreFailed", py.get_type::<format_error::StoreFailed>())?;
+    module.add("UnfitError", py.get_type::<mappings::UnfitError>())?;
     module.add("ReadFailed", py.get_type::<read::ReadFailed>())?;
     module.add("Refused", py.get_type::<requests::Refused>())?;
     module.add("Closed", py.get_type::<requests::Closed>())?;
