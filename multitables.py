@@ -79,7 +79,7 @@ if typing.TYPE_CHECKING:
     from _multitables.elements.empty import Empty
     from _multitables.index.references import Reference, RegionReference
     from _multitables.index.versions import Version
-    from _multitables.machine import set_reader_command
+    from _multitables.machine import release_memory, set_reader_command
     from _multitables.parent.batches.batch_iterator import BatchIterator
     from _multitables.parent.batches.batches import Batches
     from _multitables.parent.build_info import build_info
@@ -199,6 +199,7 @@ __all__ = [
     "measure_limit",
     "open",
     "read",
+    "release_memory",
     "set_reader_command",
     "versions",
 ]

@@ -57,6 +57,7 @@ LATER = {
     "is_hdf5": "parent.open.is_hdf5",
     "measure_limit": "parent.codec_limit",
     "read": "parent.open.read",
+    "release_memory": "machine",
     "set_reader_command": "machine",
     "versions": "parent.versions",
 }

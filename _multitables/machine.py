@@ -58,6 +58,23 @@ def memory_limit_bytes() -> int:
     return limit - max(limit // 8, min(limit // 4, SPARED_BYTES))
 
 
+def release_memory() -> None:
+    """Give back the memory that is kept for more reading, and end the threads that wait for it.
+
+    The memory of a stream that has ended serves the next one, and that of a large result of
+    `multitables.open` the next result: new memory takes longer to prepare than to fill. Of streams
+    64 MiB are kept at most, and 1/32 of the memory that there is; they are given back by themselves
+    when no stream has run for some seconds. Of results 1 GiB is kept at most, which the kernel takes
+    when it needs it. Streams that run, blocks and results that you hold are not touched.
+
+    Examples
+    --------
+    >>> import multitables
+    >>> multitables.release_memory()
+    """
+    _core.release_memory()
+
+
 def set_reader_command(command: str | Sequence[str] | None) -> None:
     """Say how Python is started for reader processes, where `sys.executable` does not.
 

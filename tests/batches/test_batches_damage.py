@@ -72,7 +72,7 @@ def numbers(x: Any) -> list[int]:
 
 @pytest.mark.parametrize("shuffle", [None, "chunks", "window", "full"])
 @pytest.mark.parametrize("driver", [{}, DIRECT], ids=["buffered", "direct"])
-@pytest.mark.parametrize("n_procs", [1, 3])
+@pytest.mark.parametrize("n_procs", [0, 1, 3])
 def test_every_other_row_comes(hurt: Path, shuffle: Any, driver: Any, n_procs: int) -> None:
     options = {"shuffle": shuffle, "window_rows": 80, "epochs": 2, "n_procs": n_procs}
     with batches_of(hurt, {"x": "/x", "y": "/y"}, 30, driver=driver, **options) as batches:

@@ -122,7 +122,7 @@ def delivered(path: Path, members: list[Layout], size: int, n_procs: int, driver
         lambda members: any(one.bad_row is not None for one in members)
     ),
     st.sampled_from([1, 10, 64, 97]),
-    st.integers(1, 3),
+    st.integers(0, 3),
     st.sampled_from(list(DRIVERS)),
 )
 def test_every_block_before_the_damage(
@@ -136,7 +136,7 @@ def test_every_block_before_the_damage(
 
 
 @pytest.mark.parametrize("driver", DRIVERS)
-@pytest.mark.parametrize("n_procs", [1, 2])
+@pytest.mark.parametrize("n_procs", [0, 1, 2])
 def test_batches_in_order(h5: Path, driver: str, n_procs: int) -> None:
     layout = Layout(7, 12, "fletcher32", 900, unallocated=False)
     write(h5, [layout])

@@ -56,8 +56,8 @@ def checked(block: Any) -> bool:
     return True
 
 
-def queue(path: Path, dataset: str = "/rows", **options: Any) -> Both:
-    stream = Streamer(path).get_queue(dataset, n_procs=1, block_size=50, **options)
+def queue(path: Path, dataset: str = "/rows", n_procs: int = 1, **options: Any) -> Both:
+    stream = Streamer(path).get_queue(dataset, n_procs, block_size=50, **options)
 
     def take() -> bool:
         stream.statistics(), stream.qsize(), repr(stream), stream.memory()
@@ -139,6 +139,7 @@ def handle(path: Path) -> Both:
 
 KINDS: dict[str, Callable[[Path], Both]] = {
     "queue": partial(queue, cyclic=True),
+    "threads": partial(queue, n_procs=0, cyclic=True),
     "ragged": partial(queue, dataset="/ragged", cyclic=True),
     "follow": partial(queue, dataset="/items/1/a", follow=True),
     "dying reader": dying_reader,
@@ -146,6 +147,11 @@ KINDS: dict[str, Callable[[Path], Both]] = {
     "batches": partial(
         loop,
         make=lambda one: one.get_batches("/rows", 100, n_procs=1, epochs=None, shuffle="full"),
+        check=checked,
+    ),
+    "batches by threads": partial(
+        loop,
+        make=lambda one: one.get_batches("/rows", 100, n_procs=0, epochs=None, shuffle="window"),
         check=checked,
     ),
     "ragged batches": partial(

@@ -10,6 +10,7 @@ import os
 import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,18 +29,28 @@ STEP = 20
 BAD = 380  # in the last chunk, so that the remainder meets it as well
 
 
-def by_queue(path: Path) -> Iterator[np.ndarray]:
-    with multitables.Streamer(path).get_queue("/x", n_procs=2, remainder=True) as stream:
+def by_queue(path: Path, n_procs: int = 2) -> Iterator[np.ndarray]:
+    with multitables.Streamer(path).get_queue("/x", n_procs, remainder=True) as stream:
         for guard in stream:
             with guard as block:
                 yield block.copy()
             del block, guard
 
 
-def by_one_reader(path: Path) -> Iterator[np.ndarray]:
+def by_one_reader(path: Path, n_procs: int = 1) -> Iterator[np.ndarray]:
     with multitables.Streamer(path).get_queue(
-        "/x", n_procs=1, block_size=7, remainder=True
+        "/x", n_procs, block_size=7, remainder=True
     ) as stream:
+        for guard in stream:
+            with guard as block:
+                yield block.copy()
+            del block, guard
+
+
+def by_threads(path: Path) -> Iterator[np.ndarray]:
+    """With a ring that does not hold all."""
+    options = {"block_size": 7, "read_ahead": 2, "remainder": True}
+    with multitables.Streamer(path).get_queue("/x", 0, **options) as stream:
         for guard in stream:
             with guard as block:
                 yield block.copy()
@@ -78,6 +89,8 @@ ENTRIES: dict[str, Callable[[Path], Iterator[np.ndarray]]] = {
     "generator": by_generator,
     "remainder": by_remainder,
     "direct": by_direct,
+    "this thread": partial(by_queue, n_procs=0),
+    "threads": by_threads,
 }
 
 
@@ -195,7 +208,7 @@ def test_damaged_chunks(h5: Path, name: str, entry: str) -> None:
         assert not good
 
 
-@pytest.mark.parametrize("entry", ["one reader", "direct"])
+@pytest.mark.parametrize("entry", ["one reader", "direct", "this thread", "threads"])
 def test_a_format_from_the_future(h5: Path, entry: str) -> None:
     """A version that the core does not know is asked of the library, whose refusal is told."""
     damaged(h5, Fault(hdf5plugin.Blosc(), flipped_at(0), ""))
@@ -301,12 +314,12 @@ def test_random_damage_is_an_error_or_the_librarys_bytes(h5: Path) -> None:
 # ---- files that change under the readers
 
 
-def changed(path: Path, change: Callable[[Path], None], *, direct: bool = False) -> Any:
+def changed(path: Path, change: Callable[[Path], None], n_procs: int, direct: bool) -> Any:
     """Streams, changes the file in the middle, streams on."""
     options = {"DRIVER": "H5FD_DIRECT"} if direct else {}
     streamer = multitables.Streamer(path, **options)
     at = 0
-    with streamer.get_queue("/rows", n_procs=2, read_ahead=1, cyclic=True) as stream:
+    with streamer.get_queue("/rows", n_procs, read_ahead=1, cyclic=True) as stream:
         with stream.get() as block:
             at = check(block, 0)
         del block
@@ -337,15 +350,15 @@ def empty(path: Path) -> None:
 
 
 @pytest.mark.parametrize("change", [truncate, append, rewrite, empty])
-@pytest.mark.parametrize("direct", [False, True])
+@pytest.mark.parametrize(("n_procs", "direct"), [(2, False), (2, True), (0, False), (0, True)])
 def test_a_file_that_changes_under_the_readers(
-    tmp_path: Path, change: Callable[[Path], None], direct: bool
+    tmp_path: Path, change: Callable[[Path], None], n_procs: int, direct: bool
 ) -> None:
     """No row of a changed file is delivered; `check` proves the rows before."""
     path = write(tmp_path / "rows.h5")
     size = path.stat().st_size
     with pytest.raises(multitables.FileChangedError) as caught:
-        changed(path, change, direct=direct)
+        changed(path, change, n_procs, direct)
     error = caught.value
     assert isinstance(error, OSError)
     assert repr(str(path)) in str(error)

@@ -33,6 +33,13 @@ path = sys.argv[1]
 streamer = multitables.Streamer(path)
 """
 
+
+def by(n_procs: int, source: str) -> str:
+    """A program whose two readers are so many processes; 0: threads of its own."""
+    assert "n_procs=2" in source
+    return source.replace("n_procs=2", f"n_procs={n_procs}")
+
+
 #: What a program does while its stream runs; each prints a line when it is in the middle.
 RUNNING = {
     "queue": """
@@ -109,14 +116,15 @@ def test_a_stopped_reader_of_a_killed_parent(numbered: Path) -> None:
         gone(team)
 
 
+@pytest.mark.parametrize("n_procs", [2, 0])
 @pytest.mark.parametrize("case", ["queue", "waiting", "generator", "idle", "thread"])
-def test_ctrl_c_in_a_loop(numbered: Path, case: str) -> None:
+def test_ctrl_c_in_a_loop(numbered: Path, case: str, n_procs: int) -> None:
     """The signal goes to the whole group, as from a terminal; Python's own answer is all."""
-    with script(PRELUDE + RUNNING[case], numbered) as process:
+    with script(PRELUDE + by(n_procs, RUNNING[case]), numbered) as process:
         assert process.stdout is not None
         assert process.stderr is not None
         assert process.stdout.readline() == "ready\n"
-        team = first_readers(2, process.pid)
+        team = first_readers(n_procs, process.pid)
         os.killpg(process.pid, signal.SIGINT)
         assert process.wait(20) == -signal.SIGINT
         gone(team)
@@ -126,9 +134,11 @@ def test_ctrl_c_in_a_loop(numbered: Path, case: str) -> None:
         assert "Exception ignored" not in said
 
 
-def test_ctrl_c_that_is_caught(numbered: Path) -> None:
+@pytest.mark.parametrize("n_procs", [2, 0])
+def test_ctrl_c_that_is_caught(numbered: Path, n_procs: int) -> None:
     """The program lives on: the stream can be closed, or used further."""
-    source = (
+    source = by(
+        n_procs,
         PRELUDE
         + """
 stream = streamer.get_queue('/rows', n_procs=2, cyclic=True)
@@ -145,14 +155,14 @@ for attempt in range(3):
         del block
 stream.close()
 print('closed', flush=True)
-"""
+""",
     )
     with script(source, numbered) as process:
         assert process.stdout is not None
         assert process.stderr is not None
         for _ in range(3):
             assert process.stdout.readline() == "ready\n"
-            first_readers(2, process.pid)
+            first_readers(n_procs, process.pid)
             os.killpg(process.pid, signal.SIGINT)
         assert process.stdout.readline() == "closed\n"
         assert process.wait(20) == 0, process.stderr.read()
@@ -182,9 +192,12 @@ with streamer:
 }
 
 
+@pytest.mark.parametrize("n_procs", [2, 0])
 @pytest.mark.parametrize("case", BODY)
-def test_an_exception_in_the_loop_body_ends_the_program(numbered: Path, case: str) -> None:
-    source = PRELUDE + BODY[case]
+def test_an_exception_in_the_loop_body_ends_the_program(
+    numbered: Path, case: str, n_procs: int
+) -> None:
+    source = PRELUDE + by(n_procs, BODY[case])
     done = run_script(source, numbered)
     assert done.returncode == 1
     assert done.stderr.rstrip().endswith("ZeroDivisionError: division by zero")
@@ -209,10 +222,13 @@ def _readers_of_anybody(path: Path) -> list[int]:
     return found
 
 
+@pytest.mark.parametrize("n_procs", [2, 0])
 @pytest.mark.parametrize("body", list(BODY.values()), ids=list(BODY))
-def test_an_exception_that_is_caught_leaves_no_reader(numbered: Path, body: str) -> None:
+def test_an_exception_that_is_caught_leaves_no_reader(
+    numbered: Path, body: str, n_procs: int
+) -> None:
     """Once the exception is gone, so are the readers: they do not wait for the program's end."""
-    indented = "\n".join("    " + line for line in body.splitlines())
+    indented = "\n".join("    " + line for line in by(n_procs, body).splitlines())
     source = (
         PRELUDE
         + f"def loop():\n{indented}\n"
@@ -225,11 +241,23 @@ import gc
 gc.collect()
 with open(f'/proc/self/task/{os.getpid()}/children') as listed:
     team = listed.read().split()
-print(team)
+multitables.release_memory()
+def threads():
+    names = []
+    for task in os.listdir('/proc/self/task'):
+        try:
+            names.append(open(f'/proc/self/task/{task}/comm').read())
+        except OSError:
+            pass
+    return [name for name in names if 'multitables' in name]
+deadline = time.monotonic() + 5
+while threads() and time.monotonic() < deadline:
+    pass
+print(team, threads())
 """
     )
     done = run_script(source, numbered)
-    assert done.stdout == "[]\n", done.stderr
+    assert done.stdout == "[] []\n", done.stderr
 
 
 EXITS = {
@@ -245,12 +273,13 @@ EXITS = {
 }
 
 
+@pytest.mark.parametrize("n_procs", [2, 0])
 @pytest.mark.parametrize("case", EXITS)
-def test_an_interpreter_ends_with_a_running_stream(numbered: Path, case: str) -> None:
+def test_an_interpreter_ends_with_a_running_stream(numbered: Path, case: str, n_procs: int) -> None:
     """Quietly: no message, no wait, no reader."""
     source = (
         PRELUDE
-        + "stream = streamer.get_queue('/rows', n_procs=2, cyclic=True)\n"
+        + f"stream = streamer.get_queue('/rows', n_procs={n_procs}, cyclic=True)\n"
         + "guard = stream.get()\n"
         + EXITS[case]
     )
@@ -377,14 +406,16 @@ CHILDREN = {
     "closes": "guard.__exit__(None, None, None); del block; stream.close()",
     "drops all": "del block, guard, stream, streamer",
     "exits": "sys.exit(status)",
-    "streams": "status += sum(1 for _ in streamer.get_generator('/rows', n_procs=1)) - 6000",
+    "streams": "status += sum(1 for _ in streamer.get_generator('/rows', n_procs=2)) - 6000",
     "execs": "os.execv('/bin/true', ['true'])",
 }
 
 
+@pytest.mark.parametrize("n_procs", [2, 0])
 @pytest.mark.parametrize("case", CHILDREN)
-def test_forked_children_do_no_harm(numbered: Path, case: str) -> None:
-    done = run_script(FORKED.format(child=CHILDREN[case], blocks=1), numbered)
+def test_forked_children_do_no_harm(numbered: Path, case: str, n_procs: int) -> None:
+    source = by(n_procs, FORKED.format(child=CHILDREN[case], blocks=1))
+    done = run_script(source, numbered)
     assert done.stdout == "status 0\n", done.stderr
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""

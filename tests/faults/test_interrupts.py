@@ -37,11 +37,21 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def queue(path: Path) -> None:
-    with multitables.Streamer(path).get_queue("/rows", n_procs=2) as stream:
+def queue(path: Path, **options: int) -> None:
+    options = {"n_procs": 2, **options}
+    with multitables.Streamer(path).get_queue("/rows", **options) as stream:
         for guard in stream:
             with guard:
                 pass
+
+
+def this_thread(path: Path) -> None:
+    queue(path, n_procs=0)
+
+
+def threads(path: Path) -> None:
+    """With a ring that does not hold all."""
+    queue(path, n_procs=0, read_ahead=2)
 
 
 def kept_readers(path: Path) -> None:
@@ -76,7 +86,9 @@ def handle(path: Path) -> None:
         assert file["rows"][1000:3000][0, 0] == 8000
 
 
-WAYS: list[Callable[[Path], None]] = [queue, kept_readers, batches, collection, requests, handle]
+WAYS: list[Callable[[Path], None]] = [
+    queue, this_thread, threads, kept_readers, batches, collection, requests, handle
+]  # fmt: skip
 
 
 @pytest.fixture

@@ -8,7 +8,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import payload
+import pytest
 from processes import run_script
+
+pytestmark = pytest.mark.parametrize("n_procs", [2, 0])
 
 START = """
 import os, sys, warnings
@@ -34,13 +37,14 @@ streamer = multitables.Streamer(sys.argv[1])
 """
 
 
-def run(source: str, numbered: Path) -> list[str]:
+def run(source: str, numbered: Path, n_procs: int) -> list[str]:
+    source = source.replace("n_procs=2", f"n_procs={n_procs}")
     done = run_script(START + source, numbered, flags=())
     assert done.stderr == ""
     return done.stdout.splitlines()
 
 
-def test_a_child_that_ends_leaves_the_stream_alone(numbered: Path) -> None:
+def test_a_child_that_ends_leaves_the_stream_alone(numbered: Path, n_procs: int) -> None:
     lines = run(
         """
 queue = streamer.get_queue("rows", n_procs=2)
@@ -54,11 +58,12 @@ print(forked(inside))
 print(len(guard.__enter__()) + rest(queue))
 """,
         numbered,
+        n_procs,
     )
     assert lines == [f"({payload.CHUNK}, {payload.COLUMNS})", "0", str(payload.ROWS)]
 
 
-def test_a_child_is_told_whose_the_stream_is(numbered: Path) -> None:
+def test_a_child_is_told_whose_the_stream_is(numbered: Path, n_procs: int) -> None:
     lines = run(
         """
 queue = streamer.get_queue("rows", n_procs=2)
@@ -71,12 +76,13 @@ print(forked(inside))
 print(rest(queue))
 """,
         numbered,
+        n_procs,
     )
     assert "is a fork" in lines[0]
     assert lines[1:] == ["0", str(payload.ROWS)]
 
 
-def test_a_child_may_stream_with_its_parents_streamer(numbered: Path) -> None:
+def test_a_child_may_stream_with_its_parents_streamer(numbered: Path, n_procs: int) -> None:
     lines = run(
         """
 with streamer:
@@ -87,12 +93,13 @@ with streamer:
     inside()
 """,
         numbered,
+        n_procs,
     )
     rows = str(payload.ROWS)
     assert lines == [rows, rows, "0", rows]
 
 
-def test_a_child_has_no_part_in_batches(numbered: Path) -> None:
+def test_a_child_has_no_part_in_batches(numbered: Path, n_procs: int) -> None:
     lines = run(
         """
 import numpy as np
@@ -114,6 +121,7 @@ with batches() as ours:
     print((rows[:, 0] // rows.shape[1] == ours.order(0)).all())
 """,
         numbered,
+        n_procs,
     )
     assert "is a fork" in lines[0]
     assert lines[1:] == ["True", "0", "True"]

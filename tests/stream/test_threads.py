@@ -10,10 +10,9 @@ from pathlib import Path
 import h5py
 import numpy as np
 import pytest
-from processes import Holdings, children
+from processes import Holdings, children, wait_until
 
 import multitables
-from _multitables import _core
 
 ROWS = np.arange(60_000, dtype=np.int32).reshape(-1, 6)
 
@@ -128,7 +127,7 @@ def test_a_fork_has_no_part_in_it(rows: Path) -> None:
 @pytest.mark.parametrize("n_procs", [0, 2])
 def test_memory_serves_the_next_stream(rows: Path, n_procs: int) -> None:
     with multitables.Streamer(rows) as streamer:
-        _core.release_memory()
+        multitables.release_memory()
         places = set()
         for _ in range(4):
             with streamer.get_queue("gzip", n_procs, remainder=True) as stream:
@@ -137,9 +136,30 @@ def test_memory_serves_the_next_stream(rows: Path, n_procs: int) -> None:
             del stream
         before = Holdings.now().mappings
         assert before
-        _core.release_memory()
+        multitables.release_memory()
         assert not Holdings.now().mappings & before
         assert len(places) <= 2  # a thread may hold the first for a moment
+
+
+def ring_bytes() -> int:
+    """Memory of rings that this process has mapped; each tape is mapped twice, one after the other."""
+    places = (line.split()[0].split("-") for line in Holdings.now().mappings if "-ring" in line)
+    return sum(int(end, 16) - int(begin, 16) for begin, end in places) // 2
+
+
+def test_kept_memory_is_bounded(rows: Path) -> None:
+    multitables.release_memory()
+    before = ring_bytes()
+    streamer = multitables.Streamer(rows)
+    for n_blocks in range(2, 30):
+        with streamer.get_queue("large", 0, read_ahead=n_blocks, block_size=1 << 18) as stream:
+            stream.get()
+        del stream
+    # The threads of the last streams may hold theirs for a moment.
+    wait_until(lambda: ring_bytes() - before <= 64 << 20, "the end of the streams")
+    assert ring_bytes() > before
+    multitables.release_memory()
+    wait_until(lambda: ring_bytes() == before, "the release of all")
 
 
 def test_a_block_that_is_held_keeps_its_memory(rows: Path) -> None:

@@ -227,14 +227,14 @@ CALL_ENDS: dict[tuple[str, str], tuple[str, ...]] = {
 #: Readings that make a call which others do not make.
 CALL_ONLY: dict[tuple[str, str], tuple[str, ...]] = {
     ("read", "parent"): ("collection",),
-    ("fstat", "parent"): ("columns", "ragged", "open"),
+    ("fstat", "parent"): ("columns", "ragged", "open", "threads"),
     **{("pwrite", role): ("cached",) for role in ("parent", "reader")},
     ("io_uring_setup", "reader"): ("direct",),
 }
 DEADLY = (signal.SIGKILL, signal.SIGSEGV, signal.SIGTERM)
 STORES = ("remote", "cached")
 #: Without readers of their own.
-ALONE = ("open",)
+ALONE = ("open", "threads")
 CHANGED = ("FileChangedError", "CorruptChunkError", "CorruptFileError", "FileOpenError")
 
 FAULTS: dict[str, Fault] = {

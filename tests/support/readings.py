@@ -152,9 +152,13 @@ def _all_rows(stream: Any) -> Steps:
     assert at == ROWS, f"{at} of {ROWS} rows came"
 
 
-def queue(place: Place, **options: Any) -> Steps:
+def queue(place: Place, n_procs: int = 2, **options: Any) -> Steps:
     streamer = multitables.Streamer(place.path, **options)
-    return _all_rows(streamer.get_queue("/rows", n_procs=2, block_size=CHUNK, read_ahead=2))
+    return _all_rows(streamer.get_queue("/rows", n_procs, block_size=CHUNK, read_ahead=2))
+
+
+def threads(place: Place) -> Steps:
+    return queue(place, n_procs=0)
 
 
 def direct(place: Place) -> Steps:
@@ -320,6 +324,7 @@ def cached(place: Place) -> Steps:
 #: The kind of file that each one reads.
 READINGS: dict[str, tuple[str, Callable[[Place], Steps]]] = {
     "queue": ("numbered", queue),
+    "threads": ("numbered", threads),
     "members": ("numbered", members),
     "direct": ("numbered", direct),
     "generator": ("numbered", generator),

@@ -19,7 +19,7 @@ use std::thread::Builder;
 use std::time::Duration;
 
 /// How long a thread stays without work.
-const STAY: Duration = Duration::from_secs(5);
+const STAY: Duration = Duration::from_millis(if cfg!(test) { 50 } else { 5000 });
 
 pub type Work = Box<dyn FnOnce() + Send>;
 
@@ -175,7 +175,6 @@ mod tests {
         }
         rest_later(count_rest);
         while RESTS.load(SeqCst) == 1 {
-            release();
             yield_now();
         }
     }

@@ -5,6 +5,7 @@
 //!    is kept for the next result, and yet is the kernel's: it takes the pages when it needs them
 //!    (MADV_FREE), and only then are there new ones.
 //! 2. A bounded amount is kept, the oldest goes first. What it holds is anything.
+//!    `release` gives all back.
 //! 3. Nobody waits: a thread that finds the list locked takes new memory. In a child that was forked at
 //!    such a moment the list stays locked.
 
@@ -70,6 +71,12 @@ impl Drop for Recycled {
     }
 }
 
+/// Give all that is kept back.
+pub fn release() {
+    let gone = KEPT.try_lock().map(|mut kept| std::mem::take(&mut *kept));
+    drop(gone);
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -94,6 +101,8 @@ mod tests {
             drop(all);
             assert!(KEPT.lock().unwrap().len() <= KEPT_PIECES);
         }
+        release();
+        assert!(KEPT.lock().unwrap().is_empty());
         drop(Recycled::new(KEPT_BYTES + 1).unwrap());
         assert!(
             KEPT.lock()

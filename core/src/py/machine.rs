@@ -4,7 +4,7 @@
 //! 1. A limit is read each time: it changes while the process runs.
 
 use crate::fetch::direct::io_uring_available;
-use crate::os::limits;
+use crate::os::{limits, recycled};
 use crate::process::ring_threads;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -15,10 +15,13 @@ pub fn available_bytes() -> u64 {
     limits::available_bytes()
 }
 
-/// End the threads that are free, and give the memory back that is kept for more streams.
+/// End the threads that are free, and give the memory back that is kept for more streams and results.
 #[pyfunction]
 pub fn release_memory(py: Python<'_>) {
-    py.detach(ring_threads::release);
+    py.detach(|| {
+        ring_threads::release();
+        recycled::release();
+    });
 }
 
 /// CPUs that quotas allow this process; 0 without a quota.
