@@ -64,8 +64,8 @@ def release_memory() -> None:
     The memory of a stream that has ended serves the next one, and that of a large result of
     `multitables.open` the next result: new memory takes longer to prepare than to fill. Of streams
     64 MiB are kept at most, and 1/32 of the memory that there is; they are given back by themselves
-    when no stream has run for some seconds. Of results 1 GiB is kept at most, which the kernel takes
-    when it needs it. Streams that run, blocks and results that you hold are not touched.
+    when no stream has run for some seconds. Of results 1 GiB is kept at most, and the kernel takes
+    it when it needs it. Streams that run, blocks and results that you hold are not touched.
 
     Examples
     --------

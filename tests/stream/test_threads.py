@@ -142,7 +142,7 @@ def test_memory_serves_the_next_stream(rows: Path, n_procs: int) -> None:
 
 
 def ring_bytes() -> int:
-    """Memory of rings that this process has mapped; each tape is mapped twice, one after the other."""
+    """Memory of rings that this process has mapped, each tape twice."""
     places = (line.split()[0].split("-") for line in Holdings.now().mappings if "-ring" in line)
     return sum(int(end, 16) - int(begin, 16) for begin, end in places) // 2
 
