@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, TypeAlias, cast
 
 from _multitables.errors import OptionsError
+from _multitables.index.saved.places import is_manifest
 from _multitables.remote.names import absolute, is_remote, kind_of, query_of
 from _multitables.remote.options import StorageOptions
 
@@ -61,10 +62,17 @@ def not_a_name(given: Any) -> OptionsError:
     )
 
 
-def check_one_file(filename: object, who: str) -> None:
+def check_one_file(filename: object, who: str, takes_manifest: bool = False) -> None:
     """Raise `OptionsError` if anything but one name is given to what takes one file."""
     if isinstance(filename, NAME):
         check_letters(filename)
+        if is_manifest(filename) and not takes_manifest:
+            raise OptionsError(
+                f"{who} takes one file, got a manifest of files, {os.fsdecode(filename)!r}",
+                advice="Give the name of one file, or use open or Streamer",
+                option="filename",
+                got=filename,
+            )
         return
     if not is_list(filename):
         raise not_a_name(filename)
@@ -78,10 +86,10 @@ def check_one_file(filename: object, who: str) -> None:
 
 
 def one_file_named(
-    filename: Filename, who: str, storage: StorageOptions
+    filename: Filename, who: str, storage: StorageOptions, takes_manifest: bool = False
 ) -> tuple[str, StorageOptions]:
     """Return the name of the one file that is given to `who`; see `files_named`."""
-    check_one_file(filename, who)
+    check_one_file(filename, who, takes_manifest)
     if not is_remote(filename):
         return os.fsdecode(filename), storage.given_for(())
     from _multitables.remote import client

@@ -37,8 +37,10 @@ from _multitables.options import ANYWHERE
 class ListedFile:
     """As `_core.MetadataFile`, of a file of a manifest; it is opened when it is first asked."""
 
-    def __init__(self, file: SourceFile, options: OpenOptions) -> None:
+    def __init__(self, file: SourceFile, options: OpenOptions, manifest: Fingerprint) -> None:
         self._of, self._options = file, options
+        #: Of the manifest.
+        self.fingerprint = manifest
         self._file: _core.MetadataFile | None = None
 
     @property
@@ -55,6 +57,10 @@ class ListedFile:
     def requests(self) -> tuple[int, int]:
         """Requests of a store, and the bytes that they brought."""
         return getattr(self._file, "requests", (0, 0))
+
+    def others(self, offset: int) -> tuple[SourceFile, ...]:
+        """No other files have chunks of one file's datasets."""
+        return ()
 
     def lock(self, filename: str) -> None:
         """Hold no lock."""
@@ -102,13 +108,13 @@ class Manifest:
         """Whether it was not written anew."""
         return not changed(self.filename, self.fingerprint)
 
-    def open_file(self, number: int) -> OpenFile:
-        """Return one of the files as it was indexed."""
+    def open_file(self, number: int, opened_by: str = "") -> OpenFile:
+        """Return one of the files as it was indexed, perhaps opened by the manifest's name."""
         file: SourceFile = self.files[number]
-        listed = cast(_core.MetadataFile, ListedFile(file, self._options))
+        listed = cast(_core.MetadataFile, ListedFile(file, self._options, self.fingerprint))
         saved = SavedMetadata(self.index.of_file(number), self.filename, listed)
         metadata = cast(_core.MetadataFile, saved)
-        return OpenFile(file.filename, file.fingerprint, metadata, file.filename)
+        return OpenFile(file.filename, file.fingerprint, metadata, opened_by or file.filename)
 
     def damaged(self, error: DamagedIndexError) -> MultitablesError:
         """Compose the error for a manifest that contradicts itself."""

@@ -10,15 +10,16 @@ Law
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from _multitables import _core
 from _multitables.index.chunk_index import CHUNK, I64, ChunkIndex, Members, changed, grid_of
 from _multitables.index.hdf5_file import Source
-from _multitables.index.joined import joined_alike
+from _multitables.index.joined import joined, joined_alike
 from _multitables.index.joined_source import Indexed, JoinedSource, MissingFiles, Wanted
 from _multitables.index.manifest import Manifest
 from _multitables.index.open_files import OpenFiles, Place
@@ -34,6 +35,9 @@ MAX_ROWS = 2**62
 
 class ManifestSource(JoinedSource):
     """The first file of a manifest, with the rows of all."""
+
+    #: The filters of those who read.
+    filters: Container[int] = READERS_FILTERS
 
     def __init__(
         self, manifest: Manifest, open_options: OpenOptions, skip_missing: bool = False
@@ -110,7 +114,53 @@ class ManifestSource(JoinedSource):
 
         members = Members(n_rows, member, self._manifest.filename)
         many = replace(first, others=files)
-        return joined_alike(many, members, chunks, counts, READERS_FILTERS)
+        return joined_alike(many, members, chunks, counts, self.filters)
+
+
+class ManifestRows(ManifestSource):
+    """The same as one file: its datasets have the rows of all, all else is the first file's."""
+
+    filters = frozenset(_core.native_filters())
+
+    def _opened(self, number: int, options: OpenOptions) -> OpenFiles:
+        name, by = self._filenames[number], "" if number else self._manifest.filename
+        return OpenFiles(name, options, main=self._manifest.open_file(number, by))
+
+    def told(self, place: Place) -> dict[str, Any]:
+        """Return what a dataset is, with the rows of all files, in no chunks of its own.
+
+        Raises
+        ------
+        UnsupportedDatasetError, MissingDatasetError
+            A file has no such rows.
+        """
+        stored = super().told(place)
+        if not self._has_rows(place, stored):
+            return stored
+        dims = self.index(place.path).dims
+        own = {name: of for name, of in stored.items() if name not in ("chunk_dims", "elements")}
+        return {**own, "dims": dims, "max_dims": dims, "layout": "contiguous", "byte_offset": None}
+
+    def index_at(
+        self, place: Place, field: str | None = None, *, as_stored: bool = False
+    ) -> ChunkIndex:
+        """Index a dataset; as it is stored, with the rows of all files."""
+        if not (as_stored and self._has_rows(place, super().told(place))):
+            return super().index_at(place, field, as_stored=as_stored)
+
+        def stored_in(one: Source) -> ChunkIndex:
+            return Source.index_at(one, one.find(place.path), as_stored=True)
+
+        try:
+            found = self._joined(place, stored_in)
+        except DamagedIndexError as error:
+            raise self._manifest.damaged(error) from None
+        if found is not None:
+            return found
+        return joined(list(self._answers(stored_in, MissingFiles())), self.filters)
+
+    def _has_rows(self, place: Place, stored: dict[str, Any]) -> bool:
+        return place.file is self.files.main and bool(stored["dims"]) and not stored["is_null"]
 
 
 def _check_grids(chunks: Any, counts: I64, n_rows: I64, first: ChunkIndex) -> None:
@@ -123,6 +173,11 @@ def _check_grids(chunks: Any, counts: I64, n_rows: I64, first: ChunkIndex) -> No
     in_order = (grid[1:] > grid[:-1]) | begins[1:-1]
     if not np.all(in_order) or np.any(grid >= np.repeat(n_chunks, counts).astype(np.uint64)):
         raise DamagedIndexError("the chunks of a dataset are not those of its grid")
+
+
+def open_manifest(filename: str, options: OpenOptions) -> ManifestRows:
+    """Open a manifest as one file."""
+    return ManifestRows(Manifest(filename, options), options)
 
 
 def source_of(manifest: Manifest, number: int, options: OpenOptions) -> Source:

@@ -43,7 +43,7 @@ class Streamer(ManyDatasets):
         The HDF5 file, or the URL of an object in a store (``s3://``, ``gs://``, ``az://``,
         ``https://``). Of several, a dataset has the rows of all, in the order of the list. A name
         with wildcards (``"runs/*.h5"``), also one in a list, means the files that match now, sorted
-        by name, with numbers in order.
+        by name, with numbers in order. A manifest that `index_files` wrote stands for its files.
     rotational : bool, optional
         Whether the file lies on a rotating disk, where readers take turns at the disk. Default:
         what the kernel says of the device; of disks behind a network, a hypervisor or FUSE it does

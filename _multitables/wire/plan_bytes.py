@@ -140,6 +140,7 @@ def _bytes(array: Records) -> memoryview:
 def _files(dataset: Dataset, flags: int) -> Sequence[_core.Source] | _core.FileColumns:
     """Return a dataset's files, the first with stored bytes that lie in its metadata."""
     index, flags = dataset.index, _core.SOURCE_DIRECT * dataset.direct | flags
+    flags |= _core.SOURCE_LISTED * bool(index.joined)
     if isinstance(index.others, ManyFiles) and dataset.n_chunks:
         return index.others.for_table(flags)
     files = index.files if dataset.n_chunks else [index.files[0]]

@@ -233,15 +233,19 @@ def split(whole: Path, folder: Path, edges: list[int]) -> list[str]:
     entries=st.sampled_from([1, 50, 700]),
     index=st.sampled_from([SEQ, INDEX]),
     world_size=st.integers(1, 3),
+    is_manifest=st.booleans(),
 )
-def test_columns(whole: Path, edges: list[int], entries: int, index: Any, world_size: int) -> None:
+def test_columns(
+    whole: Path, edges: list[int], entries: int, index: Any, world_size: int, is_manifest: bool
+) -> None:
     groups = {"rec.slc": NAMES, "rec.vtx": ["calE", "maps"], "rec.empty": ["calE"]}
     columns = {group: table_files.columns_of(whole, group) for group in groups}
     at = dict.fromkeys(groups, 0)
     with tempfile.TemporaryDirectory() as folder:
         names = split(whole, Path(folder), edges)
+        files = several_files.manifest(Path(folder), names) if is_manifest else names
         for rank in range(world_size):
-            blocks = Streamer(names).get_columns(
+            blocks = Streamer(files).get_columns(
                 groups, index=index, entries_per_block=entries, n_procs=1, rank=rank,
                 world_size=world_size,
             )  # fmt: skip

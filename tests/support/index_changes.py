@@ -6,11 +6,12 @@ Law: Hypothesis draws what is changed; `with_tables` corrects the sums, as anoth
 from __future__ import annotations
 
 import zlib
+from dataclasses import astuple, replace
 from typing import Any
 
 from hypothesis import strategies as st
 
-from _multitables.index.saved.format import CHECKED_FROM, HEAD, Head
+from _multitables.index.saved.format import CHECKED_FROM, HEAD, HEADS, Head
 
 #: Where a saved index is changed, and by what.
 CHANGES = st.tuples(
@@ -34,14 +35,17 @@ def changed(content: bytes, change: tuple[str, int, bytes]) -> bytes:
 
 def with_tables(good: bytes, changes: list[Any]) -> bytes:
     """Change the tables and values of an index, under correct sums."""
-    magic, version, _, *numbers = HEAD.unpack_from(good)
-    head = Head(*numbers)
-    begin = HEAD.size + head.parts_bytes
+    magic, version = HEAD.unpack_from(good)[:2]
+    layout = HEADS[version]
+    head = Head(*layout.unpack_from(good)[3:])
+    begin = layout.size + head.parts_bytes
     tables = good[begin:]
     for change in changes:
         tables = changed(tables, change)
         tables = (tables + good[begin + len(tables) :])[: len(good) - begin]
     end = len(tables) - head.values_bytes
-    numbers[-2:] = zlib.crc32(tables[:end]), zlib.crc32(tables[end:])
-    head_sum = zlib.crc32(HEAD.pack(magic, version, 0, *numbers)[CHECKED_FROM:])
-    return HEAD.pack(magic, version, head_sum, *numbers) + good[HEAD.size : begin] + tables
+    sums = zlib.crc32(tables[:end]), zlib.crc32(tables[end:])
+    head = replace(head, tables_sum=sums[0], values_sum=sums[1])
+    numbers = astuple(head)[: (layout.size - CHECKED_FROM) // 8]
+    head_sum = zlib.crc32(layout.pack(magic, version, 0, *numbers)[CHECKED_FROM:])
+    return layout.pack(magic, version, head_sum, *numbers) + good[layout.size : begin] + tables

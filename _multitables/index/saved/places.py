@@ -28,7 +28,9 @@ def cache_folder() -> str:
 
 def is_manifest(filename: object) -> bool:
     """Whether a name is that of a manifest of many files, or of the saved index of one."""
-    return isinstance(filename, str) and filename.endswith(SUFFIX) and not is_remote(filename)
+    if not isinstance(filename, (str, bytes, os.PathLike)) or is_remote(filename):
+        return False
+    return os.fsdecode(filename).endswith(SUFFIX)
 
 
 def places(filename: str) -> tuple[str, str]:

@@ -51,7 +51,8 @@ def open(  # noqa: A001 - as gzip.open and others are called
     Parameters
     ----------
     filename : str, path-like or bytes
-        Name of the file.
+        Name of the file; or of a manifest that `index_files` wrote: then a dataset has the rows of
+        all its files, and groups, attributes and scalars are those of the first.
     mode : str
         ``"r"``: files are only read.
     libver, track_order : object
@@ -102,7 +103,8 @@ def open(  # noqa: A001 - as gzip.open and others are called
     """
     if mode not in ("r", None):
         raise refused(f"open(..., {mode!r})", repr(filename))
-    name, storage = one_file_named(filename, "open", StorageOptions.of(storage_options))
+    storage = StorageOptions.of(storage_options)
+    name, storage = one_file_named(filename, "open", storage, takes_manifest=version is None)
     options = checked(
         FileOptions,
         n_threads=n_threads,

@@ -30,6 +30,7 @@ from _multitables.index.chunk_index import Fingerprint
 from _multitables.index.hdf5_file import Source
 from _multitables.index.open_files import UNKNOWN, OpenFile, OpenFiles, Place
 from _multitables.index.open_options import OpenOptions
+from _multitables.index.saved.places import is_manifest
 from _multitables.options import CheckedVersion, FileOptions
 from _multitables.parent.open.reading import Contents
 from _multitables.remote.names import absolute
@@ -46,11 +47,13 @@ CLASSES: dict[str, type[Any]] = {}
 class Shared:
     """An open file, those that its links name, and who reads them."""
 
-    def __init__(self, files: OpenFiles, options: FileOptions) -> None:
+    def __init__(
+        self, files: OpenFiles, options: FileOptions, source: Source | None = None
+    ) -> None:
         self.files = files
         self.options = options
         #: Indexes datasets.
-        self.source = Source(files.main.filename, open_options(options), files)
+        self.source = source or Source(files.main.filename, open_options(options), files)
         #: File and offset of a dataset -> what reads it.
         self.contents: dict[tuple[str, int | str], Contents] = {}
         self._reader: _core.LocalReader | None = None
@@ -91,14 +94,19 @@ def open_options(options: FileOptions, directory: str = "") -> OpenOptions:
 
 def shared(filename: str, options: FileOptions, directory: str) -> Shared:
     """Open a file, or find it open already with these options."""
-    files = OpenFiles(filename, open_options(options, directory))
+    wanted, source = open_options(options, directory), None
+    if is_manifest(filename):
+        from _multitables.index.manifest_source import open_manifest  # few need it
+
+        source = open_manifest(filename, wanted)
+    files = source.files if source else OpenFiles(filename, wanted)
     opened_by = files.main.fingerprint
-    if files.main.opened_by != files.main.filename:  # references change by themselves
+    if files.main.opened_by != files.main.filename:  # references and manifests change, too
         opened_by = cast(Any, files.main.metadata).fingerprint
     key = filename, files.main.fingerprint, opened_by, options, os.getpid()
     found = _shared.get(key)
     if found is None:
-        _shared[key] = found = Shared(files, options)
+        _shared[key] = found = Shared(files, options, source)
     return found
 
 

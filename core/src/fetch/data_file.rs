@@ -19,6 +19,8 @@ use std::ffi::CString;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// The kernel's default of how far it reads ahead.
@@ -100,6 +102,8 @@ pub struct DataFile {
     /// The page cache can be asked without waiting (preadv2 with RWF_NOWAIT).
     probe: bool,
     pub fetches: u64,
+    /// Of them, those that there were when it was compared last.
+    compared: AtomicU64,
     /// The kernel takes no longer hint; 0: not yet asked for.
     hint_bytes: u64,
     /// The bytes, where they came with the plan and are not fetched.
@@ -115,6 +119,7 @@ impl DataFile {
             grows: source.grows,
             probe: !direct,
             fetches: 0,
+            compared: AtomicU64::new(0),
             hint_bytes: 0,
             inline: source.inline.clone(),
         };
@@ -156,6 +161,11 @@ impl DataFile {
             expected: self.fingerprint.size_bytes,
             got: found.size_bytes,
         })
+    }
+
+    /// Whether it was read since this was asked last.
+    pub fn was_read(&self) -> bool {
+        self.compared.swap(self.fetches, Relaxed) != self.fetches
     }
 
     pub fn descriptor(&self) -> &Arc<OwnedFd> {

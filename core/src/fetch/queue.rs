@@ -80,7 +80,7 @@ pub struct FetchQueue {
 /// The dataset's own file, and others in which chunks of it lie.
 #[derive(Debug)]
 struct Sources {
-    /// None: it is an object.
+    /// None: it is an object, or one of several files, which are opened when they are read.
     own: Option<(u32, DataFile)>,
     objects: HashMap<u32, Arc<Object>>,
     all: Arc<[Source]>,
@@ -181,7 +181,7 @@ impl FetchQueue {
             (None, true) => Way::Direct(Direct::new().map_err(FetchError::Open)?),
             (None, false) => Way::Buffered(Vec::new()),
         };
-        let own = match source.access.is_some() {
+        let own = match source.access.is_some() || source.listed {
             true => None,
             false => {
                 // Beside objects, ranges of files lie anywhere in memory.
@@ -237,8 +237,10 @@ impl FetchQueue {
     /// The files are still those that were indexed. Ask after a fetch, before its bytes are used.
     pub fn check_unchanged(&self) -> Result<(), FetchError> {
         let own = self.sources.own.iter().map(|(_, file)| file);
-        let mut files = own.chain(self.sources.open.values());
-        files.try_for_each(DataFile::check_unchanged)
+        let is_direct = matches!(self.way, Way::Direct(_)); // whose reads end later
+        let others = self.sources.open.values();
+        let read = others.filter(|file| file.was_read() || is_direct);
+        own.chain(read).try_for_each(DataFile::check_unchanged)
     }
 
     fn file(&mut self, source: u32) -> Result<&mut DataFile, FetchError> {

@@ -36,6 +36,7 @@ const NUMBERS: &[(&str, u64)] = &[
     ("SOURCE_DIRECT", source::SOURCE_DIRECT),
     ("SOURCE_TURNSTILE", source::SOURCE_TURNSTILE),
     ("SOURCE_GROWS", source::SOURCE_GROWS),
+    ("SOURCE_LISTED", source::SOURCE_LISTED),
     ("DATASET_CLIPPED", dataset::FLAG_CLIPPED),
     ("DATASET_WINDOWS", dataset::FLAG_WINDOWS),
     ("DATASET_JOINED", dataset::FLAG_JOINED),

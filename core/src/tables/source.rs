@@ -11,6 +11,8 @@ use std::sync::Arc;
 pub const SOURCE_DIRECT: u64 = 1;
 pub const SOURCE_TURNSTILE: u64 = 2;
 pub const SOURCE_GROWS: u64 = 4;
+/// One of several files that are equal: it is opened when bytes of it are wanted.
+pub const SOURCE_LISTED: u64 = 8;
 
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -47,6 +49,8 @@ pub struct Source {
     pub turnstile: bool,
     /// Others write it meanwhile: its size and time may change.
     pub grows: bool,
+    /// It is one of several equal files, and opened when bytes of it are wanted.
+    pub listed: bool,
     /// The stored bytes, where they travel with the table: then addresses count in these.
     pub inline: Arc<[u8]>,
     /// Of an object of a store: how to get at it.
@@ -68,7 +72,7 @@ impl Source {
 pub struct SourceValues<'a> {
     pub filename: &'a [u8],
     pub fingerprint: Fingerprint,
-    /// `SOURCE_DIRECT`, `SOURCE_TURNSTILE`, `SOURCE_GROWS`.
+    /// `SOURCE_DIRECT`, `SOURCE_TURNSTILE`, `SOURCE_GROWS`, `SOURCE_LISTED`.
     pub flags: u64,
     pub inline: &'a [u8],
     pub access: &'a [u8],
@@ -107,6 +111,7 @@ impl SourceRecord {
             direct: self.flags & SOURCE_DIRECT != 0,
             turnstile: self.flags & SOURCE_TURNSTILE != 0,
             grows: self.flags & SOURCE_GROWS != 0,
+            listed: self.flags & SOURCE_LISTED != 0,
             inline: part(blob, self.inline_at, self.inline_len)?.into(),
             access: (!access.is_empty())
                 .then(|| Access::parse(access))
