@@ -44,14 +44,10 @@ MAKE_SYSTEM_CALLS = {"os", "fetch"}
 TO_BE_OPENED: set[tuple[str, str]] = set()
 #: (file, the call) outside os and fetch.
 CALLS_TO_BE_MOVED = {
-    ("process/serve.rs", "libc::CMSG_DATA"),
-    ("process/serve.rs", "libc::CMSG_FIRSTHDR"),
-    ("process/serve.rs", "libc::CMSG_LEN"),
     ("process/serve.rs", "libc::_exit"),
     ("process/serve.rs", "libc::fcntl"),
     ("process/serve.rs", "libc::getppid"),
     ("process/serve.rs", "libc::poll"),
-    ("process/serve.rs", "libc::recvmsg"),
     ("process/serve.rs", "libc::syscall"),
     ("ring/control.rs", "libc::sched_getcpu"),
 }

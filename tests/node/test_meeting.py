@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 import multitables
+from _multitables._core import Descriptor
 from _multitables.parent.node import kernel_view, meeting, messages
 from _multitables.parent.node.place import ATTEMPTS, RUNS, agreed
 
@@ -136,16 +137,18 @@ def test_runs_are_told_apart(no_launcher: pytest.MonkeyPatch) -> None:
 
 def test_memory_that_may_change() -> None:
     """Only memory that keeps its bytes is read."""
-    memory = os.memfd_create("test", os.MFD_ALLOW_SEALING)
-    os.write(memory, b"123")
+    number = os.memfd_create("test", os.MFD_ALLOW_SEALING)
+    os.write(number, b"123")
+    memory = Descriptor.copy_of(number)
+    os.close(number)
     for seals in (0, fcntl.F_SEAL_SHRINK, fcntl.F_SEAL_GROW):
         fcntl.fcntl(memory, fcntl.F_ADD_SEALS, seals)
         with pytest.raises(ValueError, match="not sealed"):
             messages.content(memory)
     fcntl.fcntl(memory, fcntl.F_ADD_SEALS, fcntl.F_SEAL_WRITE)
     assert messages.content(memory) == b"123"
-    os.close(memory)
+    memory.close()
     for data in (b"", b"123"):
-        memory = messages.filled(data)
+        memory = Descriptor.holding(data)
         assert messages.content(memory) == data
-        os.close(memory)
+        memory.close()

@@ -23,6 +23,7 @@ from node_ranks import N_ROWS, Ranks, batches, rows_of
 from processes import wait_until
 
 import multitables
+from _multitables._core import Descriptor
 from _multitables.parent.node import meeting, messages, shared_readers
 from _multitables.parent.node.host_link import HostLink
 from _multitables.parent.node.place import NodePlace
@@ -66,7 +67,7 @@ class FakeHost:
             messages.send(connection, {"welcome": self._proof, "pid": os.getpid()})
             self._serve(connection)
 
-    def hear(self, connection: socket.socket) -> list[int]:
+    def hear(self, connection: socket.socket) -> list[Descriptor]:
         connection.recv(1, socket.MSG_PEEK)
         message, descriptors = messages.receive(connection)
         assert message is not None
@@ -85,9 +86,9 @@ def a_batch(path: Path, rank: int) -> None:
         next(iter(stream))
 
 
-def planned(path: Path) -> tuple[list[int], list[int]]:
+def planned(path: Path) -> tuple[list[Descriptor], list[Descriptor]]:
     """What a rank makes: of its index, and a plan, a ring and values of both."""
-    kept: list[list[int]] = []
+    kept: list[list[Descriptor]] = []
 
     def serve(connection: socket.socket) -> None:
         for number in range(2):
@@ -104,24 +105,32 @@ def planned(path: Path) -> tuple[list[int], list[int]]:
     return kept[0], kept[1]
 
 
-def copied(descriptor: int, seals: int, cut: int = 0) -> int:
+def unsealed(data: bytes = b"") -> Descriptor:
     memory = os.memfd_create("test", os.MFD_ALLOW_SEALING)
-    os.write(memory, os.pread(descriptor, os.fstat(descriptor).st_size - cut, 0))
+    os.write(memory, data)
+    copy = Descriptor.copy_of(memory)
+    os.close(memory)
+    return copy
+
+
+def copied(descriptor: Descriptor, seals: int, cut: int = 0) -> Descriptor:
+    number = descriptor.fileno()
+    memory = unsealed(os.pread(number, os.fstat(number).st_size - cut, 0))
     fcntl.fcntl(memory, fcntl.F_ADD_SEALS, seals)
     return memory
 
 
 #: What is sent in place of an index.
-INDEXES: dict[str, Callable[[int], list[int]]] = {
+INDEXES: dict[str, Callable[[Descriptor], list[Descriptor]]] = {
     "an index that can change": lambda index: [copied(index, SIZE_SEALS)],
     "an index that is cut off": lambda index: [copied(index, messages.SEALS, 8)],
     "no index": lambda _: [],
 }
 #: What is sent in place of a plan, a ring, and values of both.
-OTHERS: dict[str, Callable[..., list[int]]] = {
+OTHERS: dict[str, Callable[..., list[Descriptor]]] = {
     "a ring that can be cut off": lambda plan, ring, of: [plan, copied(ring, 0), of],
     "a ring that is too short": lambda plan, ring, of: [plan, copied(ring, SIZE_SEALS, 4096), of],
-    "a ring that is a file": lambda plan, _, of: [plan, os.open(__file__, os.O_RDWR), of],
+    "a ring that is a file": lambda plan, _, of: [plan, Descriptor.open(__file__, os.O_RDWR), of],
     "a plan that can change": lambda plan, ring, of: [copied(plan, SIZE_SEALS), ring, of],
     "a plan that is cut off": lambda plan, ring, of: [copied(plan, messages.SEALS, 8), ring, of],
     "values that can change": lambda plan, ring, of: [plan, ring, copied(of, SIZE_SEALS)],
@@ -155,14 +164,14 @@ def test_memory_that_a_rank_cannot_trust(rows_file: Path, what: str) -> None:
 @pytest.mark.parametrize(
     ("make", "error"),
     [
-        (lambda: messages.filled(b"12345678"), None),
-        (lambda: messages.filled(b"1234567"), "expected 8, got 7 bytes"),
-        (lambda: os.memfd_create("test", os.MFD_ALLOW_SEALING), "not sealed"),
-        (lambda: os.open(__file__, os.O_RDONLY), "Invalid argument"),
+        (lambda: Descriptor.holding(b"12345678"), None),
+        (lambda: Descriptor.holding(b"1234567"), "expected 8, got 7 bytes"),
+        (unsealed, "not sealed"),
+        (lambda: Descriptor.open(__file__, os.O_RDONLY), "Invalid argument"),
     ],
 )
 def test_memory_that_one_rank_fills(
-    rows_file: Path, make: Callable[[], int], error: str | None
+    rows_file: Path, make: Callable[[], Descriptor], error: str | None
 ) -> None:
     memory = make()
 
@@ -184,7 +193,7 @@ def test_memory_that_one_rank_fills(
             shared.memory(lambda: b"", 8)
     shared.close()
     host.end()
-    os.close(memory)
+    memory.close()
 
 
 def test_a_host_that_does_not_know_the_run(rows_file: Path) -> None:
@@ -252,7 +261,7 @@ def test_what_is_no_rank(rows_file: Path) -> None:
             assert stranger.recv(100) == b""
     world = [{"world": {"rank": number, "world_size": 3}} for number in range(2)]
     ranks = Ranks(2, batches(rows_file), *world)
-    given = [messages.filled(b"no plan"), os.memfd_create("ring")]
+    given = [Descriptor.holding(b"no plan"), unsealed()]
     rank.send({"planned": 0, "n_readers": 1}, given)
     messages.close(given)
     with pytest.raises(multitables.ReaderDiedError):

@@ -344,10 +344,9 @@ class Ring:
         return f"{self.owned} {self.is_stopped} {sorted(self.left)}"
 
     @classmethod
-    def attached(cls, plan: Memory, ring: Memory, *_of_rank: object) -> Ring:
-        close(plan)
-        close(ring)
-        made = cls(plan, ring)
+    def attached(cls, plan: Held, ring: Held, *_of_rank: object) -> Ring:
+        close_all([plan, ring])
+        made = cls(plan.memory, ring.memory)
         if STAGE.run is None:
             STAGE.served.rings.append(made)
         return made
@@ -381,32 +380,49 @@ def close(descriptor: Any) -> None:
     held().remove(descriptor)
 
 
-def filled(data: Any) -> Memory:
-    held().append(Memory(data))
-    return Memory(data)
+class Held:
+    """Memory that a process holds until it closes it, or hands it over."""
+
+    def __init__(self, memory: Memory) -> None:
+        self.memory, self.is_open = memory, True
+        held().append(memory)
+
+    def __repr__(self) -> str:
+        return repr(self.memory)
+
+    def fileno(self) -> Memory:
+        return self.memory
+
+    def close(self) -> None:
+        if self.is_open:
+            self.is_open = False
+            close(self.memory)
 
 
-def content(memory: Memory) -> Any:
-    assert memory in held()
-    return memory.data
+def content(of: Held) -> Any:
+    assert of.is_open
+    return of.memory.data
 
 
-def close_all(descriptors: list[Memory]) -> list[Memory]:
+def close_all(descriptors: list[Held]) -> list[Held]:
     while descriptors:
-        close(descriptors.pop())
+        descriptors.pop().close()
     return descriptors
 
 
-def send(to: RankSocket | HostSocket, message: dict[str, Any], descriptors: Any = ()) -> None:
+def send(
+    to: RankSocket | HostSocket, message: dict[str, Any], memory: Any = (), ring: Any = ()
+) -> None:
+    descriptors = (*ring, *(one.memory for one in memory))
     if isinstance(to, RankSocket):
-        to.run.call("send", to.label, json.dumps(message), tuple(descriptors))
+        to.run.call("send", to.label, json.dumps(message), descriptors)
         return
     if not STAGE.world.connections[to.label].rank_open:
         raise BrokenPipeError
-    STAGE.do("give_rank", to.label, (json.dumps(message), tuple(descriptors)))
+    STAGE.do("give_rank", to.label, (json.dumps(message), descriptors))
 
 
-def receive(of: RankSocket | HostSocket) -> tuple[dict[str, Any] | None, list[Memory]]:
+def receive(of: RankSocket | HostSocket) -> tuple[dict[str, Any] | None, list[Held]]:
     if isinstance(of, RankSocket):
         taken = of.run.call("receive", of.label)
     else:
@@ -414,8 +430,7 @@ def receive(of: RankSocket | HostSocket) -> tuple[dict[str, Any] | None, list[Me
     if taken is None:
         raise ConnectionResetError
     message, descriptors = taken
-    held().extend(descriptors)
-    return json.loads(message), list(descriptors)
+    return json.loads(message), list(map(Held, descriptors))
 
 
 def began(pid: int) -> float | None:
@@ -439,9 +454,8 @@ def put_in_place(monkeypatch: pytest.MonkeyPatch) -> None:
             "send": send,
             "receive": receive,
             "close": close_all,
-            "filled": filled,
             "content": content,
-            "sealed_bytes": len,
+            "sealed_bytes": lambda _: 1,
         },
         kernel_view: {
             "began": began,
@@ -459,9 +473,8 @@ def put_in_place(monkeypatch: pytest.MonkeyPatch) -> None:
             "_core": SimpleNamespace(Ring=Ring),
         },
         host_link: {
-            "os": SimpleNamespace(
-                fstat=lambda of: of, dup=lambda _: copy_of_link(), geteuid=lambda: USER
-            ),
+            "os": SimpleNamespace(fstat=lambda of: of, geteuid=lambda: USER),
+            "Descriptor": SimpleNamespace(copy_of=lambda _: copy_of_link()),
             "time": SimpleNamespace(monotonic=lambda: 0.0, sleep=lambda _: running().call("sleep")),
             "agreed": lambda _, use: use,
             "start_alone": start_alone,
@@ -470,6 +483,7 @@ def put_in_place(monkeypatch: pytest.MonkeyPatch) -> None:
         shared_readers: {
             "_made": Counter(),
             "_core": SimpleNamespace(Ring=Ring),
+            "Descriptor": SimpleNamespace(holding=lambda data: Held(Memory(data))),
             "plans": SimpleNamespace(
                 encode=lambda _, value, *__: value,
                 decode=lambda data, *_: data,

@@ -37,12 +37,13 @@ import selectors
 import socket
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from typing import Any
 
 from _multitables import _core
+from _multitables._core import Descriptor
 from _multitables.errors import MultitablesError
 from _multitables.parent.node import kernel_view, meeting, messages
 from _multitables.parent.readers.process import leave_parent
@@ -80,7 +81,7 @@ class _Stream:
     ring: _core.Ring | None = None
     readers: Readers | None = None
     #: The planner's memory for the others.
-    extra: int | None = None
+    extra: Descriptor | None = None
 
 
 class Host:
@@ -230,7 +231,7 @@ class Host:
         """Take one message of a rank."""
         if rank.socket.fileno() < 0:  # it was dropped meanwhile
             return
-        descriptors: list[int] = []
+        descriptors: list[Descriptor] = []
         try:
             message, descriptors = messages.receive(rank.socket)
             if message is None:
@@ -248,7 +249,7 @@ class Host:
         finally:
             messages.close(descriptors)
 
-    def _act(self, number: int, message: dict[str, Any], descriptors: list[int]) -> None:
+    def _act(self, number: int, message: dict[str, Any], descriptors: list[Descriptor]) -> None:
         if "next" in message:
             self._ask(number, message["next"])
         elif "planned" in message:
@@ -284,21 +285,21 @@ class Host:
         else:
             stream.waiting.append(number)
 
-    def _start(self, number: int, message: dict[str, Any], descriptors: list[int]) -> None:
+    def _start(self, number: int, message: dict[str, Any], descriptors: list[Descriptor]) -> None:
         """Start the readers of a planned stream, and send it to the ranks that wait."""
         at = message["planned"]
         stream = self._streams[at]
         if stream.planner != number or stream.is_planned:
             raise ValueError("it was not to plan this")
-        if "n_readers" in message:
-            plan, ring = descriptors[:2]
-            del descriptors[:2]
+        of_ring = 2 if "n_readers" in message else 0
+        if of_ring:
+            plan, ring = descriptors[:of_ring]
             stream.ring = _core.Ring.attached(plan, ring)
             stream.readers = self._pool.take(message["n_readers"])
             stream.readers.assign(stream.ring)
-        if descriptors:
-            messages.sealed_bytes(descriptors[0])
-            stream.extra = descriptors.pop(0)
+        if descriptors[of_ring:]:
+            messages.sealed_bytes(descriptors[of_ring])
+            stream.extra = descriptors.pop(of_ring)
         stream.is_planned = True
         for lost in self._gone | stream.lost:
             self._give_up(lost, stream)
@@ -311,10 +312,9 @@ class Host:
         """Give a rank the ring of a stream."""
         if number not in self._ranks:
             return
-        descriptors = [] if stream.ring is None else list(stream.ring.descriptors())
-        if stream.extra is not None:
-            descriptors.append(stream.extra)
-        self._send(self._ranks[number], {"ready": at}, descriptors)
+        ring = () if stream.ring is None else stream.ring.descriptors()
+        memory = [] if stream.extra is None else [stream.extra]
+        self._send(self._ranks[number], {"ready": at}, memory, ring)
 
     def _give_up(self, number: int, stream: _Stream) -> None:
         """Free the blocks of a rank that takes none, so that the others go on."""
@@ -352,14 +352,18 @@ class Host:
             if readers is not None:
                 self._pool.give_back()(readers, sound)
         if stream.extra is not None:
-            os.close(stream.extra)
+            stream.extra.close()
             stream.extra = None
 
     def _send(
-        self, rank: _Rank, message: dict[str, Any], descriptors: list[int] | None = None
+        self,
+        rank: _Rank,
+        message: dict[str, Any],
+        memory: Sequence[Descriptor] = (),
+        ring: Sequence[int] = (),
     ) -> None:
         try:
-            messages.send(rank.socket, message, descriptors or [])
+            messages.send(rank.socket, message, memory, ring)
         except OSError:  # it has ended, or does not take what it was sent, and would wait for it
             self._drop(rank)
 

@@ -6,7 +6,8 @@ Law
    known it is given nothing. A missing one is started.
 2. A host that ends is an error, and so is one that does not answer for `options.STALL_SECONDS`, as
    a signal has stopped it. The same holds for a rank that is stopped and for which this one waits.
-3. It knows no streams: what a message says, but for what concerns the host, is the caller's.
+3. It is closed once, by any thread: then nothing is sent, and nothing connects again.
+4. It knows no streams: what a message says, but for what concerns the host, is the caller's.
 """
 
 from __future__ import annotations
@@ -16,10 +17,13 @@ import os
 import select
 import socket
 import time
+from collections.abc import Sequence
 from typing import Any
 
 from _multitables import options
+from _multitables._core import Descriptor
 from _multitables.errors import (
+    ClosedError,
     MultitablesError,
     OptionsError,
     ReaderDiedError,
@@ -48,6 +52,7 @@ class HostLink:
         self._name = agreed(purpose, "the name of the socket")
         self._proofs = agreed(purpose, "a rank's proof"), agreed(purpose, "the host's proof")
         self._socket: socket.socket | None = None
+        self._is_closed = False
         #: By which copies of the socket are recognised.
         self._identity: os.stat_result | None = None
         self._host_pid = 0
@@ -61,10 +66,12 @@ class HostLink:
         """It is made, and not closed."""
         return self._socket is not None
 
-    def copy(self) -> int:
+    def copy(self) -> Descriptor:
         """Return a descriptor that keeps this rank present for the host."""
-        assert self._socket is not None
-        return os.dup(self._socket.fileno())
+        connection = self._socket
+        if connection is None or (number := connection.fileno()) < 0:
+            raise closed()
+        return Descriptor.copy_of(number)
 
     def is_copy(self, descriptor: int) -> bool:
         """Whether a descriptor is still one of those."""
@@ -72,26 +79,41 @@ class HostLink:
 
     def close(self) -> None:
         """Close it. May be called again."""
+        self._is_closed = True
         left, self._socket = self._socket, None
         if left is not None:
             left.close()
 
     # ---- messages
 
-    def send(self, message: dict[str, Any], descriptors: list[int] | None = None) -> None:
-        """Send a message."""
-        if self._socket is None:
-            self._socket = self._connected()
-            self._identity = os.fstat(self._socket.fileno())
+    def send(
+        self,
+        message: dict[str, Any],
+        memory: Sequence[Descriptor] = (),
+        ring: Sequence[int] = (),
+    ) -> None:
+        """Send a message, with the descriptors of a ring and of other memory.
+
+        Raises
+        ------
+        ClosedError
+            Another thread has closed this.
+        """
+        connection = self._socket or self._connected()
         message["sent"] = kernel_view.now()
         try:
-            messages.send(self._socket, message, descriptors or [])
+            if self._socket is None:
+                self._socket, self._identity = connection, os.fstat(connection.fileno())
+                if self._is_closed:  # meanwhile
+                    self.close()
+                    raise closed()
+            messages.send(connection, message, memory, ring)
         except BlockingIOError:
             raise _not_answering(self._host_pid) from None
         except OSError as error:
-            raise host_ended(error) from None
+            raise closed() if self._is_closed else host_ended(error) from None
 
-    def receive(self, timeout: float) -> tuple[dict[str, Any] | None, list[int]]:
+    def receive(self, timeout: float) -> tuple[dict[str, Any] | None, list[Descriptor]]:
         """Take a message; None: nothing came."""
         connection = self._socket  # which another thread may close
         try:
@@ -99,6 +121,8 @@ class HostLink:
                 return None, []
             message, descriptors = messages.receive(connection)
         except (OSError, ValueError) as error:
+            if self._is_closed:
+                return None, []
             raise host_ended(error) from None
         if message is None:
             raise host_ended()
@@ -112,12 +136,12 @@ class HostLink:
     def _note(self, message: dict[str, Any]) -> None:
         """Keep what concerns the host, or raise it."""
         if "pong" in message:
-            self._is_asking, self._stopped = False, message["stopped"]
+            self._is_asking, self._stopped = False, message.get("stopped")
         elif "failed" in message:
             raise ReaderDiedError(
                 f"the process that hosts the readers of this node gave up: {message['failed']}",
                 good="What was delivered is good",
-                advice=message["advice"],
+                advice=message.get("advice", ""),
             )
 
     def look(self, at: int, waits_for: int | None) -> None:
@@ -151,7 +175,7 @@ class HostLink:
         """Reach the host, which is started if it is missing."""
         deadline = time.monotonic() + options.STALL_SECONDS
         try:
-            while True:
+            while not self._is_closed:
                 with contextlib.suppress(BlockingIOError):  # too many come at once
                     connection = meeting.connected(self._name)
                     if connection is None and self._start_host():
@@ -161,6 +185,7 @@ class HostLink:
                 if time.monotonic() > deadline:
                     raise _not_answering(self._host_pid)
                 time.sleep(RETRY_SECONDS)
+            raise closed()
         except OSError as error:
             if isinstance(error, MultitablesError):
                 raise
@@ -239,6 +264,15 @@ def _can_be_read(connection: socket.socket, seconds: float) -> bool:
     poll = select.poll()  # `select` knows no descriptors from 1024 on
     poll.register(connection, select.POLLIN)
     return bool(poll.poll(1000 * seconds))
+
+
+def closed() -> ClosedError:
+    """Compose the exception for a link that another thread has closed."""
+    return ClosedError(
+        "these readers were closed",
+        good="Blocks that are held stay valid",
+        advice="Make the stream again",
+    )
 
 
 def host_ended(error: Exception | None = None) -> ReaderDiedError:

@@ -23,6 +23,7 @@ import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from _multitables._core import Descriptor
 from _multitables.errors import OptionsError
 
 #: What to do where others are in the way.
@@ -34,11 +35,11 @@ OWN_FOLDER = (
 @dataclass(frozen=True)
 class _Folder:
     path: str
-    descriptor: int
+    descriptor: Descriptor
 
     def address(self, name: str) -> str:
         """Return a socket's address: through the descriptor, which has no limit of 108 bytes."""
-        opened = f"/proc/self/fd/{self.descriptor}"
+        opened = f"/proc/self/fd/{self.descriptor.fileno()}"
         return os.path.join(opened if os.path.isdir(opened) else self.path, name)
 
 
@@ -80,14 +81,15 @@ def remove_left() -> None:
 
 
 def _remove_left(folder: _Folder) -> None:
-    for name in os.listdir(folder.descriptor):
+    number = folder.descriptor.fileno()
+    for name in os.listdir(number):
         with contextlib.suppress(OSError):  # a busy one, or no socket
-            found = os.stat(name, dir_fd=folder.descriptor, follow_symlinks=False)
+            found = os.stat(name, dir_fd=number, follow_symlinks=False)
             if not stat.S_ISSOCK(found.st_mode):
                 continue
             connection = _connected(folder, name)
             if connection is None:
-                os.unlink(name, dir_fd=folder.descriptor)
+                os.unlink(name, dir_fd=number)
             else:
                 connection.close()
 
@@ -128,12 +130,12 @@ def _folder() -> Iterator[_Folder]:
         try:
             descriptor = _opened(path)
         except OSError as error:
-            refusals.append(f"{path}: {error.strerror}")
+            refusals.append(f"{path}: {str(error.strerror).partition(' (os')[0]}")
             continue
         try:
             yield _Folder(path, descriptor)
         finally:
-            os.close(descriptor)
+            descriptor.close()
         return
     raise OptionsError(
         f"share='node' needs a folder of this user's own for the ranks to meet in, got "
@@ -151,19 +153,14 @@ def _parents() -> Iterator[str]:
     yield "/tmp"  # not TMPDIR, which ranks may have each their own
 
 
-def _opened(path: str) -> int:
-    """Return the descriptor of a private folder, which is made if it is missing."""
+def _opened(path: str) -> Descriptor:
+    """Return a private folder, which is made if it is missing."""
     with contextlib.suppress(FileExistsError):
         os.mkdir(path, 0o700)
-    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-    descriptor = os.open(path, flags)
-    try:
-        found = os.fstat(descriptor)
-        if found.st_uid != os.geteuid():
-            raise OSError(errno.EPERM, f"it belongs to user {found.st_uid}")
-        if (mode := stat.S_IMODE(found.st_mode)) & 0o077:
-            raise OSError(errno.EPERM, f"others may enter it (mode {mode:o})")
-    except BaseException:
-        os.close(descriptor)
-        raise
+    descriptor = Descriptor.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    found = os.fstat(descriptor.fileno())
+    if found.st_uid != os.geteuid():
+        raise OSError(errno.EPERM, f"it belongs to user {found.st_uid}")
+    if (mode := stat.S_IMODE(found.st_mode)) & 0o077:
+        raise OSError(errno.EPERM, f"others may enter it (mode {mode:o})")
     return descriptor

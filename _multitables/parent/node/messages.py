@@ -6,7 +6,8 @@ Law
 2. Memory that comes in belongs to a process that may change it: it is used only if its seals keep
    its bytes as they are (rings: the core looks at theirs), and is read by its own size.
 3. Sending never waits: a process that takes nothing, as it is stopped, holds up nobody.
-4. Descriptors that come in are closed with the program that runs next.
+4. Descriptors are `Descriptor`: what is interrupted leaves none open, nor does the program that
+   runs next have one.
 """
 
 from __future__ import annotations
@@ -20,36 +21,41 @@ import socket
 from collections.abc import Sequence
 from typing import Any
 
-#: Bytes of a message at most, and descriptors.
-MESSAGE_BYTES, DESCRIPTORS = 1 << 16, 3
+from _multitables._core import Descriptor
+
+#: Bytes of a message at most.
+MESSAGE_BYTES = 1 << 16
 #: What keeps the bytes of memory as they are.
 SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE
-#: Neither all of a message, nor all of its descriptors.
-_CUT = socket.MSG_TRUNC | socket.MSG_CTRUNC
 
 
-def send(to: socket.socket, message: dict[str, Any], descriptors: Sequence[int] = ()) -> None:
-    """Send a message, or raise OSError."""
+def send(
+    to: socket.socket,
+    message: dict[str, Any],
+    memory: Sequence[Descriptor] = (),
+    ring: Sequence[int] = (),
+) -> None:
+    """Send a message, with the descriptors of a ring and of other memory, or raise OSError."""
+    descriptors = [*ring, *(one.fileno() for one in memory)]
     rights = (socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", descriptors))
     flags = socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL
     to.sendmsg([json.dumps(message).encode()], [rights] if descriptors else [], flags)
 
 
-def receive(connection: socket.socket) -> tuple[dict[str, Any] | None, list[int]]:
-    """Take a message (None: the other end is closed), and descriptors, which are the caller's.
+def receive(connection: socket.socket) -> tuple[dict[str, Any] | None, list[Descriptor]]:
+    """Take a message (None: the other end is closed), and descriptors.
 
     Raises
     ------
     OSError, ValueError
         There is no message, or none of this kind.
     """
-    flags = socket.MSG_DONTWAIT | socket.MSG_CMSG_CLOEXEC
-    data, descriptors, came, _ = socket.recv_fds(connection, MESSAGE_BYTES, DESCRIPTORS, flags)
+    data, descriptors, is_cut = Descriptor.received(connection.fileno(), MESSAGE_BYTES)
     try:
         if not data:
             return None, close(descriptors)
         message = json.loads(data)
-        if came & _CUT or not isinstance(message, dict):
+        if is_cut or not isinstance(message, dict):
             raise ValueError("a message of another kind")
     except (ValueError, RecursionError) as error:
         close(descriptors)
@@ -57,27 +63,14 @@ def receive(connection: socket.socket) -> tuple[dict[str, Any] | None, list[int]
     return message, descriptors
 
 
-def close(descriptors: list[int]) -> list[int]:
-    """Close descriptors and return that none is left."""
+def close(descriptors: list[Descriptor]) -> list[Descriptor]:
+    """Close descriptors, though an exception may refer to them, and return that none is left."""
     while descriptors:
-        os.close(descriptors.pop())
+        descriptors.pop().close()
     return descriptors
 
 
-def filled(data: bytes) -> int:
-    """Return the descriptor of memory that has these bytes for ever."""
-    memory = os.memfd_create("multitables-message", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
-    try:
-        with open(memory, "wb", closefd=False) as out:
-            out.write(data)
-        fcntl.fcntl(memory, fcntl.F_ADD_SEALS, SEALS)
-    except BaseException:
-        os.close(memory)
-        raise
-    return memory
-
-
-def sealed_bytes(memory: int) -> int:
+def sealed_bytes(memory: Descriptor) -> int:
     """Return the size of memory whose bytes stay as they are.
 
     Raises
@@ -87,13 +80,13 @@ def sealed_bytes(memory: int) -> int:
     """
     if fcntl.fcntl(memory, fcntl.F_GET_SEALS) & SEALS != SEALS:
         raise ValueError("shared memory is not sealed")
-    return os.fstat(memory).st_size
+    return os.fstat(memory.fileno()).st_size
 
 
-def content(memory: int) -> bytes:
+def content(memory: Descriptor) -> bytes:
     """Return all bytes of sealed memory."""
     size = sealed_bytes(memory)
     if not size:
         return b""
-    with mmap.mmap(memory, size, access=mmap.ACCESS_READ) as mapped:
+    with mmap.mmap(memory.fileno(), size, access=mmap.ACCESS_READ) as mapped:
         return mapped[:]

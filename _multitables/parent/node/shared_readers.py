@@ -26,6 +26,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
 from _multitables import _core
+from _multitables._core import Descriptor
 from _multitables.errors import (
     ClosedError,
     MultitablesError,
@@ -34,7 +35,7 @@ from _multitables.errors import (
     StalledError,
 )
 from _multitables.parent.node import messages, plans
-from _multitables.parent.node.host_link import HostLink, host_ended
+from _multitables.parent.node.host_link import HostLink, closed
 from _multitables.parent.node.place import NodePlace
 from _multitables.parent.readers.death import Death
 from _multitables.parent.stream.open_stream import (
@@ -87,7 +88,7 @@ class SharedReaders:
     ) -> Opened:
         """Return what one of the ranks, which want the same, opens for all."""
 
-        def given(at: int, answer: dict[str, Any], descriptors: list[int]) -> Opened:
+        def given(at: int, answer: dict[str, Any], descriptors: list[Descriptor]) -> Opened:
             if "plan" in answer:
                 opened = open_here()
                 data = plans.encode(wanted, plans.of_opened(opened))
@@ -120,7 +121,7 @@ class SharedReaders:
         """
 
         def stream(
-            at: int, answer: dict[str, Any], descriptors: list[int]
+            at: int, answer: dict[str, Any], descriptors: list[Descriptor]
         ) -> tuple[StreamQueue, _T]:
             if "plan" in answer:
                 plan, block_size, others = planned()
@@ -129,7 +130,7 @@ class SharedReaders:
                 data = plans.encode(wanted, (plan, block_size, others), opened.indexes)
                 descriptors.append(_filled(data))
                 message = {"planned": at, "n_readers": n_readers}
-                self._link.send(message, [*ring.descriptors(), *descriptors])
+                self._link.send(message, descriptors, ring.descriptors())
             else:
                 with _checked("a ring"):
                     value = plans.decode(messages.content(descriptors[2]), wanted, opened.indexes)
@@ -147,7 +148,9 @@ class SharedReaders:
         What this rank writes there, the others do not see.
         """
 
-        def mapped(at: int, answer: dict[str, Any], descriptors: list[int]) -> mmap.mmap | None:
+        def mapped(
+            at: int, answer: dict[str, Any], descriptors: list[Descriptor]
+        ) -> mmap.mmap | None:
             if "plan" in answer:
                 descriptors.append(_filled(made()))
                 self._link.send({"planned": at}, descriptors)
@@ -156,11 +159,12 @@ class SharedReaders:
                 size = messages.sealed_bytes(descriptors[0])
                 if size not in (0, n_bytes):
                     raise ValueError(f"it has another size (expected {n_bytes}, got {size} bytes)")
-                return mmap.mmap(descriptors[0], size, access=mmap.ACCESS_COPY) if size else None
+                number = descriptors[0].fileno()
+                return mmap.mmap(number, size, access=mmap.ACCESS_COPY) if size else None
 
         return self._next(mapped)
 
-    def _next(self, act: Callable[[int, dict[str, Any], list[int]], _T]) -> _T:
+    def _next(self, act: Callable[[int, dict[str, Any], list[Descriptor]], _T]) -> _T:
         """Ask for the next stream, and act on the host's answer: plan it, or join it."""
         if os.getpid() != self._owner:
             raise ClosedError(
@@ -171,7 +175,7 @@ class SharedReaders:
         with self._lock:
             at = next(self._streams)
             self._link.send({"next": at})
-            descriptors: list[int] = []
+            descriptors: list[Descriptor] = []
             try:
                 answer, descriptors = self._answer(at)
                 return act(at, answer, descriptors)
@@ -181,27 +185,29 @@ class SharedReaders:
             finally:
                 messages.close(descriptors)
 
-    def _joined(self, plan: ReadPlan, structure: Structure, descriptors: list[int]) -> _core.Ring:
+    def _joined(
+        self, plan: ReadPlan, structure: Structure, descriptors: list[Descriptor]
+    ) -> _core.Ring:
         """Return the ring that another rank made for a plan."""
         views = views_of(plan)
         if any(dtype.hasobject for dtype, _ in views):
             raise ValueError("its elements are no values")
         messages.sealed_bytes(descriptors[0])
         plan_fd, ring_fd = descriptors[:2]
-        del descriptors[:2]
         return _core.Ring.attached(plan_fd, ring_fd, self.place.number, views, structure.keys)
 
     def _stay_while_lent(self, ring: _core.Ring) -> None:
         """Keep this rank present for the host while it holds blocks of a ring."""
-        self._ties.append(self._link.copy())
-        ring.keep_open(self._ties[-1])
+        tie = self._link.copy()
+        self._ties.append(tie.fileno())
+        ring.keep_open(tie)
 
-    def _answer(self, at: int) -> tuple[dict[str, Any], list[int]]:
+    def _answer(self, at: int) -> tuple[dict[str, Any], list[Descriptor]]:
         while True:
             message, descriptors = self._link.receive(LOOK_SECONDS)
             if not self._link.is_open:  # another thread has closed it
                 messages.close(descriptors)
-                raise host_ended()
+                raise closed()
             if message is None:
                 self._link.look(at, None)
             elif at in (message.get("plan"), message.get("ready")):
@@ -212,7 +218,8 @@ class SharedReaders:
     def _note(self, message: dict[str, Any] | None) -> None:
         """Keep that a stream has ended, whichever it is."""
         if message is not None and "death" in message:
-            self._deaths[message["death"]] = Death(**message["told"])
+            with _checked("the death of a reader"):
+                self._deaths[message["death"]] = Death(**message["told"])
 
     def watch(self, at: int, waits_for: int | None) -> Death | None:
         """Return the death that ended a stream, if one did.
@@ -230,9 +237,11 @@ class SharedReaders:
             The host does not answer, or a rank is stopped for which this one waits. Later calls may
             find that they go on.
         """
-        if os.getpid() != self._owner or not self._lock.acquire(blocking=False):
-            return None  # another thread is looking
+        if os.getpid() != self._owner:
+            return None
         try:
+            if not self._lock.acquire(blocking=False):
+                return None  # another thread is looking
             while at not in self._deaths:
                 message, descriptors = self._link.receive(0.0)
                 messages.close(descriptors)
@@ -241,8 +250,13 @@ class SharedReaders:
                     self._link.look(at, waits_for)
                     return None
             return self._deaths[at]
+        except ClosedError:
+            return None  # another thread has closed this, and each stream before
         finally:
-            self._lock.release()
+            try:  # noqa: SIM105 (`suppress` is a call, after which an interrupt may come)
+                self._lock.release()
+            except RuntimeError:  # it was not taken
+                pass
 
     def leave(self, at: int) -> None:
         """Take no more of a stream."""
@@ -252,7 +266,7 @@ class SharedReaders:
 
     def _leave(self, at: int, *, holds: bool) -> None:
         if self._link.is_open:
-            with contextlib.suppress(ReaderDiedError, StalledError):
+            with contextlib.suppress(ReaderDiedError, StalledError, ClosedError):
                 self._link.send({"left": at, "holds": holds})
 
     def close(self) -> None:
@@ -304,10 +318,10 @@ def _checked(what: str) -> Iterator[None]:
         ) from error
 
 
-def _filled(data: bytes) -> int:
-    """Return the descriptor of memory that has these bytes for ever."""
+def _filled(data: bytes) -> Descriptor:
+    """Return memory that has these bytes for ever."""
     try:
-        return messages.filled(data)
+        return Descriptor.holding(data)
     except OSError as error:
         raise ring_shortage(error, len(data), "what ranks of a node share") from error
 

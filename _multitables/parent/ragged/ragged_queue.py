@@ -127,7 +127,8 @@ class RaggedQueue:
         self._asked: deque[_Asked] = deque()
         self._received = 0
         self._error: BaseException | None = None
-        self._lock = threading.Lock()
+        #: Whose release says whether this thread has it, also after an interrupt.
+        self._lock = threading.RLock()
         self._finalizer = weakref.finalize(self, _end, service, give_back)
         with self._lock:
             self._go_on()
@@ -140,9 +141,9 @@ class RaggedQueue:
             raise ValueError(f"'timeout' must be a non-negative number, got {timeout!r}")
         limit = timeout if block else 0.0
         until = None if limit is None else time.monotonic() + limit
-        if not self._lock.acquire(timeout=-1 if limit is None else limit):
-            raise queue.Empty
         try:
+            if not self._lock.acquire(timeout=-1 if limit is None else limit):
+                raise queue.Empty
             if self._error is not None:
                 raise self._error.with_traceback(None)
             if not self.mine:
@@ -158,9 +159,12 @@ class RaggedQueue:
             self._fail(error)
             raise
         finally:
-            if not self._finalizer.alive:
+            try:  # noqa: SIM105 (`suppress` is a call, after which an interrupt may come)
+                self._lock.release()
+            except RuntimeError:  # it was not taken
+                pass
+            if not self._finalizer.alive:  # perhaps closed before the last request was made
                 self._asked.clear()
-            self._lock.release()
 
     def get_nowait(self) -> Any:
         """Take the next block if it is ready, otherwise raise `queue.Empty`."""
@@ -263,9 +267,7 @@ class RaggedQueue:
     def close(self) -> None:
         """End the stream and its readers. Blocks that are held stay valid. May be called again."""
         self._finalizer()
-        if self._lock.acquire(blocking=False):  # otherwise `get` does it
-            self._asked.clear()
-            self._lock.release()
+        self._asked.clear()
 
     def __enter__(self) -> RaggedQueue:
         return self

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import os
 import signal
 import socket
@@ -108,8 +107,8 @@ def start_alone(
 ) -> None:
     """Run Python code that leaves a detached process behind within `seconds`.
 
-    Its first argument is the number of a socket that it keeps, and `said` its standard input, since
-    anyone may see a command line.
+    Its first argument is the number of a copy of a socket, which it keeps, and `said` its standard
+    input, since anyone may see a command line.
 
     Raises
     ------
@@ -120,8 +119,10 @@ def start_alone(
 
     executable = python_program()
     code = f"import os; os.environ.pop({machine.STARTED_BY!r}, None); {code}"  # it starts readers
-    kept = _above_standard(kept)
-    command = [executable, *python_arguments(), "-S", "-c", code, str(kept.fileno()), *arguments]
+    # A copy, since the socket may have the number of a standard input that was closed.
+    own = _core.Descriptor.copy_of(kept.fileno())
+    number = own.fileno()
+    command = [executable, *python_arguments(), "-S", "-c", code, str(number), *arguments]
     try:
         done = subprocess.run(
             command,
@@ -131,7 +132,7 @@ def start_alone(
             text=True,
             errors="replace",
             env=python_environment(),
-            pass_fds=[kept.fileno()],
+            pass_fds=[number],
             timeout=seconds,
             check=False,
         )
@@ -145,7 +146,7 @@ def start_alone(
         last = (done.stderr.strip().splitlines() or ["it said nothing"])[-1]
         how = f"{how_it_ended(done.returncode)}: {last}"
     finally:
-        kept.close()
+        own.close()
     raise ReaderDiedError(
         f"the process that hosts the readers of this node {how}", executable=executable
     )
@@ -160,14 +161,6 @@ def leave_parent() -> None:
     nothing = os.open(os.devnull, os.O_RDWR)
     for standard in range(3):
         os.dup2(nothing, standard)
-
-
-def _above_standard(one: socket.socket) -> socket.socket:
-    """Let no socket be the standard input or output that the user's program has closed."""
-    if one.fileno() > 2:
-        return one
-    with one:
-        return socket.socket(fileno=fcntl.fcntl(one, fcntl.F_DUPFD_CLOEXEC, 3))
 
 
 def _environment() -> list[bytes]:

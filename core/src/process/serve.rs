@@ -8,6 +8,7 @@
 //! 3. No panic leaves this file: it becomes a failed task.
 
 use crate::engine::counters::{Mark, STATE_FAILED, STATE_FINISHED, STATE_HANDED_OVER};
+use crate::os::descriptors::{Received, receive_with_descriptors};
 use crate::process::codec_limit::{TRIAL, run_part};
 use crate::requests::server::{LibraryRequest, serve_requests};
 use crate::requests::work_queue::WORK_QUEUE;
@@ -16,7 +17,7 @@ use crate::ring::reader_loop::{End, LibraryRead, Reader};
 use crate::tables::plan::Plan;
 use crate::task_error::panicked;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 
 /// Milliseconds between two looks at a parent, where no descriptor shows its end.
@@ -135,45 +136,13 @@ fn end_with(parent: i32, socket: RawFd) -> io::Result<()> {
 /// The next stream: this reader's number, the plan, the ring; `None` at the end of the socket.
 fn receive(socket: &OwnedFd) -> io::Result<Option<(u32, OwnedFd, OwnedFd)>> {
     let mut number = [0u8; 4];
-    let mut part = libc::iovec {
-        iov_base: number.as_mut_ptr().cast(),
-        iov_len: number.len(),
-    };
-    // Room for two descriptors, as words so that it is aligned for a cmsghdr.
-    let mut room = [0u64; 8];
-    // SAFETY: plain data; the fields that matter are set below.
-    let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
-    message.msg_iov = &raw mut part;
-    message.msg_iovlen = 1;
-    message.msg_control = room.as_mut_ptr().cast();
-    message.msg_controllen = size_of_val(&room);
-    let got = loop {
-        // SAFETY: every pointer in `message` refers to a live local.
-        let got =
-            unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut message, libc::MSG_CMSG_CLOEXEC) };
-        if got >= 0 {
-            break got;
-        }
-        let error = io::Error::last_os_error();
-        if error.kind() != io::ErrorKind::Interrupted {
-            return Err(error);
-        }
-    };
+    let Received {
+        len: got,
+        descriptors: mut found,
+        ..
+    } = receive_with_descriptors(socket.as_fd(), &mut number, 0)?;
     if got == 0 {
         return Ok(None);
-    }
-    let mut found = Vec::new();
-    // SAFETY: walks the control messages that the kernel wrote into `room`; each descriptor is
-    // new in this process and is owned from here on.
-    unsafe {
-        let head = libc::CMSG_FIRSTHDR(&raw const message);
-        if !head.is_null() && (*head).cmsg_type == libc::SCM_RIGHTS {
-            let bytes = (*head).cmsg_len - libc::CMSG_LEN(0) as usize;
-            let data = libc::CMSG_DATA(head).cast::<RawFd>();
-            for index in 0..bytes / size_of::<RawFd>() {
-                found.push(OwnedFd::from_raw_fd(data.add(index).read_unaligned()));
-            }
-        }
     }
     match (got, found.pop(), found.pop()) {
         (4, Some(ring), Some(plan)) => Ok(Some((u32::from_le_bytes(number), plan, ring))),

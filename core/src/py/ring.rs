@@ -9,6 +9,7 @@
 //! 4. Waiting releases the GIL. What is ready and what is lent is the book's (leases.rs).
 
 use super::child::{Child, refused};
+use super::descriptor::Descriptor;
 use super::views::{View, Views, known};
 use crate::os::memory::{Mapping, sealed_memfd};
 use crate::process::ring_threads;
@@ -25,7 +26,7 @@ use pyo3::exceptions::{PyOSError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 use pyo3::{PyTraverseError, PyVisit};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::Ordering::SeqCst;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -278,15 +279,13 @@ impl Ring {
     #[staticmethod]
     #[pyo3(signature = (plan, ring, consumer=0, views=None, keys=None))]
     fn attached(
-        plan: i32,
-        ring: i32,
+        plan: &Descriptor,
+        ring: &Descriptor,
         consumer: u64,
         views: Option<Views<'_>>,
         keys: Option<Vec<Py<PyAny>>>,
     ) -> PyResult<Ring> {
-        // SAFETY: the caller hands its only use of these descriptors over.
-        let (plan_fd, ring_fd) =
-            unsafe { (OwnedFd::from_raw_fd(plan), OwnedFd::from_raw_fd(ring)) };
+        let (plan_fd, ring_fd) = (plan.taken()?, ring.taken()?);
         let plan = Plan::over(Plan::mapped(plan_fd.as_fd())?).map_err(PyValueError::new_err)?;
         let views = views.map_or(Ok(Vec::new()), |views| known(views, &plan))?;
         let maps = map_ring(&plan, ring_fd.as_fd())?;
@@ -300,10 +299,9 @@ impl Ring {
     }
 
     /// Keep a descriptor open until the ring is closed and nothing of it is lent.
-    fn keep_open(&self, descriptor: i32) {
-        // SAFETY: the caller hands its only use of this descriptor over.
-        let descriptor = unsafe { OwnedFd::from_raw_fd(descriptor) };
-        self.inner.book.keep_open(descriptor);
+    fn keep_open(&self, descriptor: &Descriptor) -> PyResult<()> {
+        self.inner.book.keep_open(descriptor.taken()?);
+        Ok(())
     }
 
     /// A consumer is gone: the others go on without it.
