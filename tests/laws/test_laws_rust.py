@@ -23,8 +23,8 @@ CORE = Path(__file__).parents[2] / "core" / "src"
 #: Folders, and files beside them, from left to right: each may see those further left. Of those
 #: that stand together none may see another.
 LAYERS = (
-    ("os", "autotune", "convert"),
-    ("filters", "shuffle", "format"),
+    ("os", "autotune", "convert", "format"),
+    ("filters", "shuffle"),
     ("tables", "mappings"),
     ("fetch", "select"),
     ("task_error", "scatter"),

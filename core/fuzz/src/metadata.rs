@@ -28,7 +28,7 @@ pub fn file(bytes: &[u8]) {
         });
         at += 1;
     }
-    let _ = file.survey(&found, true, &[b"units".to_vec(), b"number".to_vec()]);
+    let _ = file.survey(&found, true, &[b"units".to_vec(), b"number".to_vec()], &());
     for path in [&b"/x"[..], b"g/soft/../x", b"/c/key", b"scales/rows"] {
         let _ = file.find(file.root(), path);
     }

@@ -5,7 +5,8 @@
 //! 2. One object's damage is its own: it has no kind, and tells why when it is asked for alone. So has
 //!    one that is stored in a way of its own: virtual, in external files, or without elements.
 //! 3. Threads share the objects; results are in the order of the objects.
-//! 4. Compact elements are copied behind one another; their one chunk begins there.
+//! 4. Who asks is looked after while threads help (`Interruption`).
+//! 5. Compact elements are copied behind one another; their one chunk begins there.
 
 use super::chunk::Chunk;
 use super::cursor::UNDEFINED;
@@ -16,11 +17,11 @@ use super::fill_value::{Fill, FillValue};
 use super::filter_pipeline::Filter;
 use super::layout::{Layout, layout};
 use super::object_header::{ObjectHeader, message};
-use crate::os::interrupt;
 use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread::Builder;
+use std::time::Duration;
 
 /// The kind of an object that is to be asked for alone.
 pub const ALONE: u32 = u32::MAX;
@@ -44,6 +45,23 @@ pub enum Storage {
     Contiguous,
     Chunked,
 }
+
+/// How a long work ends early: what reads for it then fails.
+pub trait Interruption: Sync {
+    /// Do something for the thread that asks, in another one.
+    fn helping(&self, act: &mut dyn FnMut()) {
+        act();
+    }
+
+    /// Called by the thread that asks, while it waits for others.
+    fn look(&self) {}
+}
+
+/// It does not end early.
+impl Interruption for () {}
+
+/// How often it is looked.
+const PULSE: Duration = Duration::from_millis(50);
 
 /// What datasets have in common.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -103,7 +121,13 @@ struct Found {
 impl File {
     /// What the objects at these offsets are, with their scales, and with those of their attributes
     /// that have these names.
-    pub fn survey(&self, offsets: &[u64], with_scales: bool, names: &[Vec<u8>]) -> Survey {
+    pub fn survey(
+        &self,
+        offsets: &[u64],
+        with_scales: bool,
+        names: &[Vec<u8>],
+        interruption: &dyn Interruption,
+    ) -> Survey {
         // In the order of the file each page of it is read once.
         let mut order: Vec<usize> = (0..offsets.len()).collect();
         order.sort_by_key(|&number| offsets[number]);
@@ -124,7 +148,6 @@ impl File {
         };
         let n_threads = std::thread::available_parallelism().map_or(1, usize::from);
         let mut parts = order.chunks(order.len().div_ceil(n_threads).max(MIN_OBJECTS));
-        let flag = &interrupt::flag();
         let mut all: Vec<_> = std::thread::scope(|scope| {
             let (told, first) = (&told, parts.next());
             let (outbox, inbox) = channel();
@@ -132,7 +155,9 @@ impl File {
             for part in parts {
                 let outbox = outbox.clone();
                 // Without a receiver nobody waits; `inbox` lives until all have sent.
-                let help = move || outbox.send(interrupt::helping(flag, || told(part)));
+                let help = move || {
+                    interruption.helping(&mut || drop(outbox.send(told(part))));
+                };
                 if Builder::new().spawn_scoped(scope, help).is_err() {
                     refused.push(part); // where there are no more threads, this one does it
                 }
@@ -143,9 +168,9 @@ impl File {
                 all.append(&mut told(part));
             }
             loop {
-                match inbox.recv_timeout(interrupt::PULSE) {
+                match inbox.recv_timeout(PULSE) {
                     Ok(mut more) => all.append(&mut more),
-                    Err(RecvTimeoutError::Timeout) => drop(interrupt::is_stopped()),
+                    Err(RecvTimeoutError::Timeout) => interruption.look(),
                     Err(RecvTimeoutError::Disconnected) => break all,
                 }
             }

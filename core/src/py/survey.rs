@@ -5,10 +5,26 @@
 use super::metadata::{MetadataFile, bytes};
 use super::store::waited;
 use super::stored::told;
-use crate::format::survey::{Storage, Survey};
+use crate::format::survey::{Interruption, Storage, Survey};
+use crate::os::interrupt;
 use numpy::PyArray1;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyTuple};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+/// A signal's handler ends a survey.
+struct BySignal(Arc<AtomicBool>);
+
+impl Interruption for BySignal {
+    fn helping(&self, act: &mut dyn FnMut()) {
+        interrupt::helping(&self.0, act);
+    }
+
+    fn look(&self) {
+        interrupt::is_stopped();
+    }
+}
 
 /// What objects are, by the offsets of their headers: `kinds` (a list of dicts), and of each object
 /// `kind` (its number, `ALONE` or `NO_DATASET`), `rank` and `n_chunks`; of all datasets, one behind the
@@ -22,7 +38,10 @@ pub fn survey<'py>(
     with_scales: bool,
     names: Vec<Vec<u8>>,
 ) -> PyResult<Bound<'py, PyDict>> {
-    let found = waited(py, || file.file().survey(&offsets, with_scales, &names))?;
+    let found = waited(py, || {
+        let by_signal = BySignal(interrupt::flag());
+        (file.file()).survey(&offsets, with_scales, &names, &by_signal)
+    })?;
     let dict = PyDict::new(py);
     dict.set_item("kinds", kinds(py, &found)?)?;
     dict.set_item("kind", PyArray1::from_vec(py, found.kind))?;
