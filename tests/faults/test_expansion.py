@@ -18,6 +18,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import fractal_heaps
 import h5py
 import hdf5plugin  # noqa: F401  (h5py stores only what some plugin knows)
 import numpy as np
@@ -256,12 +257,23 @@ SAYS: dict[Any, bytes] = {
     ZSTD: b"\x28\xb5\x2f\xfd\xe0" + struct.pack("<Q", 1 << 60) + bytes(50),
     SZIP: struct.pack("<I", 2**32 - 1) + bytes(900),
 }
+
+
+def by_snappy(n: int) -> bytes:
+    """Return a chunk of blosc, whose one block snappy would inflate to `n` bytes."""
+    size = bytes(n >> shift & 127 | 128 for shift in (0, 7, 14, 21)) + bytes([n >> 28])
+    block = size + b"\xf0\x00" + bytes(20)
+    table = struct.pack("<II", 20, len(block))
+    return struct.pack("<BBBBIII", 2, 1, 0x50, 1, N, N, 24 + len(block)) + table + block
+
+
 INFLATING: list[tuple[list[Any], bytes]] = [
     ([BZIP2], GIB), ([DEFLATE, BZIP2], GIB), ([BZIP2, BZIP2], bz2.compress(GIB)),
     ([DEFLATE, DEFLATE], TWICE), ([DEFLATE] * 3, zlib.compress(TWICE)),
     ([DEFLATE, FLETCHER, DEFLATE], TWICE), ([SHUFFLE, DEFLATE, DEFLATE], TWICE),
     ([LZF, DEFLATE], TWICE), *(([one], stored) for one, stored in SAYS.items()),
     *(([DEFLATE, one], stored) for one, stored in SAYS.items()),
+    *(([BLOSC], by_snappy(n)) for n in (2**31 - 1, 2**32 - 1)),
 ]  # fmt: skip
 
 
@@ -273,7 +285,59 @@ def test_chunks_that_inflate(tmp_path: Path) -> None:
     check(outcomes(files), ["CorruptChunkError .*expected"] * len(files))
 
 
+def packed(path: Path, name: str, n: int) -> None:
+    """Store a chunk through a filter whose values then say that it gives `n` elements."""
+    made = h5p.create(h5p.DATASET_CREATE)
+    made.set_chunk((N,))
+    if name == "nbit":
+        made.set_filter(5, 1)
+    else:
+        made.set_scaleoffset(2, 0)  # of integers
+    kind = h5t.NATIVE_INT8.copy()
+    kind.set_precision(4)
+    with h5py.File(path, "w", libver="earliest") as file:
+        x = h5d.create(file.id, b"x", kind, h5s.create_simple((N,)), made)
+        x.write(h5s.ALL, h5s.ALL, np.arange(N, dtype="i1") % 7)
+    data = bytearray(path.read_bytes())
+    at = data.index(struct.pack("<I", N), data.index(name.encode() + b"\0"))
+    struct.pack_into("<I", data, at, n)
+    path.write_bytes(data)
+
+
+def test_packed_chunks(tmp_path: Path) -> None:
+    """Of as many elements as there are, and of 2^32 - 1."""
+    cases = [(name, n) for name in ("nbit", "scaleoffset") for n in (N, 2**31 - 1, 2**32 - 1)]
+    files = [tmp_path / f"{name}_{n}.h5" for name, n in cases]
+    for path, (name, n) in zip(files, cases, strict=True):
+        packed(path, name, n)
+    expected = ["00" if n == N else "CorruptChunkError .*expected" for _, n in cases]
+    check(outcomes(files), expected)
+
+
 # ---- heaps
+
+
+def test_fractal_heaps(tmp_path: Path) -> None:
+    powers, missing = "powers of two", "in the file at byte"
+    made: list[tuple[dict[str, Any], str]] = [
+        ({"width": 0}, powers), ({"width": 3}, powers), ({"width": 2**15}, missing),
+        ({"start_bytes": 0}, powers), ({"start_bytes": 2**38}, powers), ({"bits": 1}, powers),
+        ({"bits": 2**16 - 1}, powers), ({"bits": 64, "max_direct": 2**62}, "more bytes"),
+        ({"max_direct": 2**63}, "FHDB"), ({"id_bytes": 2**16 - 1}, "id of 65535 bytes"),
+        ({"rows": 2**16 - 1}, "at most 29 rows"), ({"rows": 30}, "at most 29 rows"),
+        ({"rows": 0}, "within 1024 bytes"), ({"rows": 1}, "checksum"), ({"root": -1}, "checksum"),
+        ({"root": 2**64 - 1}, "undefined"), ({"root": 2**62}, missing),
+        ({"entries": "root"}, "elsewhere"), ({"entries": "heap"}, "checksum"),
+        ({"entries": "nothing"}, missing),
+    ]  # fmt: skip
+    good, *files = [tmp_path / f"{number}.h5" for number in range(len(made) + 1)]
+    fractal_heaps.write(good)
+    for path, (damage, _) in zip(files, made, strict=True):
+        path.write_bytes(good.read_bytes())
+        fractal_heaps.damage(path, **damage)
+    fractal_heaps.damage(good)  # whose checksum is what HDF5 wrote
+    expected = ["00", *(f"CorruptFileError .*{text}" for _, text in made)]
+    check(outcomes([good, *files]), expected)
 
 
 def heap(path: Path, descriptor: dict[int, int] | None = None, **words: int) -> None:

@@ -22,6 +22,10 @@ unsafe impl Send for Out<'_> {}
 // SAFETY: as above; a shared reference writes nothing.
 unsafe impl Sync for Out<'_> {}
 
+#[expect(
+    clippy::len_without_is_empty,
+    reason = "nobody asks whether a result is empty"
+)]
 impl<'a> Out<'a> {
     /// # Safety
     /// The memory stays for `'a`. Until then nobody else reads or writes the bytes that are taken of it
