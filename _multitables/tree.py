@@ -232,11 +232,11 @@ def native(array: Any) -> Any:
 
 def structure_of(path: object) -> tuple[Structure, list[Any]]:
     """Split `path` into the structure of blocks and the paths of their arrays, or `Ragged`."""
-    if isinstance(path, Ragged | Joined):
+    if isinstance(path, Leaf):
         return Structure(None), [path]
     if isinstance(path, Mapping):
         structure, paths = Structure(tuple(path)), list(path.values())
-    elif isinstance(path, Sequence) and not isinstance(path, (str, bytes)):
+    elif isinstance(path, Sequence) and not isinstance(path, bytes):
         structure, paths = Structure(()), list(path)
     else:
         return Structure(None), [one_path(path, "a str, or a list, tuple or dict of str")]

@@ -341,6 +341,8 @@ class ChunkIndex:
     @property
     def is_remote(self) -> bool:
         """Whether a store has any of its files."""
+        if self.joined is NO_MEMBERS and not (self.others or self.shown):
+            return self.fingerprint.access is not None
         if isinstance(self.others, ManyFiles):
             return self.others.is_remote
         if self.joined.filename is not None:

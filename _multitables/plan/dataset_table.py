@@ -93,15 +93,20 @@ def reader_bytes(indexes: Sequence[ChunkIndex], direct: bool) -> int:
     return sizes.DIRECT_READER_BYTES if direct else 0
 
 
+def reason_of(index: ChunkIndex, native_filters: Container[int]) -> str:
+    """Return why a library reads one dataset, or ""."""
+    if index.layout == "library":
+        return index.reason or "its storage is not chunked or contiguous"
+    for spec in index.pipeline:
+        if spec.id not in native_filters:
+            return f"filter {spec.id} ({spec.name or 'unnamed'}) is not native"
+    return next(filter(None, (reason_of(one, native_filters) for one in index.shown)), "")
+
+
 def dataset_of(index: ChunkIndex, direct: bool, native_filters: Container[int]) -> Dataset:
     """Return how readers shall read one dataset; its chunks are not listed yet."""
-    reason = ""
-    if index.layout == "library":
-        reason = index.reason or "its storage is not chunked or contiguous"
-    elif unknown := [spec for spec in index.pipeline if spec.id not in native_filters]:
-        reason = f"filter {unknown[0].id} ({unknown[0].name or 'unnamed'}) is not native"
+    reason = reason_of(index, native_filters)
     shown = tuple(dataset_of(one, direct, native_filters) for one in index.shown)
-    reason = reason or next((one.reason for one in shown if one.reason), "")
     dims, windows, stored_row_bytes = index.dims, index.windows, max(1, index.decoded_row_bytes)
     if reason:
         outer = index.chunk_dims[0] if index.chunk_dims else 1
@@ -143,6 +148,8 @@ def _hull(index: ChunkIndex) -> tuple[tuple[int, ...], tuple[AxisWindow, ...], i
 
 def lead_of(indexes: Sequence[ChunkIndex]) -> int:
     """Return which dataset leads: the one with the longest rows, on which the others wait."""
+    if len(indexes) == 1:
+        return 0
     return max(range(len(indexes)), key=lambda at: (indexes[at].row_bytes, -at))
 
 

@@ -163,8 +163,8 @@ def _stored_tasks(
             begins = np.arange(chunk_rows.start, chunk_rows.stop, step, dtype=np.uint64)
         ends = np.minimum(begins + np.uint64(step), np.uint64(chunk_rows.stop))
         tasks = _rows_of(begins, ends, outer, lap)
-    first = np.append(np.uint64(0), tasks["row_end"])
-    gaps = np.stack([first, np.append(tasks["row_begin"], np.uint64(len(lap)))], axis=1)
+    gaps = np.zeros((len(tasks) + 1, 2), np.uint64)
+    gaps[1:, 0], gaps[:-1, 1], gaps[-1, 1] = tasks["row_end"], tasks["row_begin"], len(lap)
     if not dataset.reason:
         tasks = _columns(tasks, begins, ends, inner, per_task)
     tasks["dataset"] = tasks["tape"] = number
@@ -185,8 +185,9 @@ def _stored_rows(chunks: Records, inner: int, chunk_rows: range, step: int) -> U
     """Return, of each `step` rows of chunks of which any chunk is stored, the first."""
     rows = chunks["grid_index"] // np.uint64(inner) - np.uint64(chunk_rows.start)
     steps = rows // np.uint64(step)
-    steps = steps[np.flatnonzero(np.diff(steps, prepend=np.uint64(2**64 - 1)))]
-    return steps * np.uint64(step) + np.uint64(chunk_rows.start)
+    is_first = np.ones(len(steps), bool)
+    is_first[1:] = steps[1:] != steps[:-1]
+    return steps[is_first] * np.uint64(step) + np.uint64(chunk_rows.start)
 
 
 def _columns(tasks: Records, begins: U64, ends: U64, inner: int, per_task: int) -> Records:

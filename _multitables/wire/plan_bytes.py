@@ -71,6 +71,8 @@ def encode_plan(
             listed = order.listed.astype("<u8", copy=False)
     calls = [
         encode_rows(rows_call(dataset.index, field, open_options))
+        if dataset.reason or dataset.index.pipeline or dataset.shown
+        else b""  # no library is needed for what has no filter
         for dataset, field in zip(plan.table.datasets, fields, strict=True)
     ]
     table = made_table(plan.table, calls, turnstile, grows).encoded

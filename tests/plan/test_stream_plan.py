@@ -381,18 +381,21 @@ def test_wire(case: Case, turnstile: bool) -> None:
         assert bool(record["flags"] & 1) == dataset.clipped
         assert bool(record["flags"] & 2) == bool(dataset.reason)
         call = table["blob"][record["library_at"] :][: record["library_len"]]
-        told = decode_library(call.decode())
-        assert told["arguments"] == {
-            "fields": (field,) if field else (),
-            "key": (slice(None),),
-            "shape": index.shape,
-            "n_dims": len(index.dims),
-            "n_converted": int(bool(field)),
-        }
-        assert (told["method"], told["steps"], told["ragged"]) == ("getitem", (), False)
-        assert (told["library"], told["filename"], told["path"]) == ("h5py", "/tmp/a.h5", "/x")
-        assert told["open_options"] == {"driver": "x", "file": [1, 2]}
-        assert told["dtype"] == index.dtype
+        if dataset.reason or index.pipeline:
+            told = decode_library(call.decode())
+            assert told["arguments"] == {
+                "fields": (field,) if field else (),
+                "key": (slice(None),),
+                "shape": index.shape,
+                "n_dims": len(index.dims),
+                "n_converted": int(bool(field)),
+            }
+            assert (told["method"], told["steps"], told["ragged"]) == ("getitem", (), False)
+            assert (told["library"], told["filename"], told["path"]) == ("h5py", "/tmp/a.h5", "/x")
+            assert told["open_options"] == {"driver": "x", "file": [1, 2]}
+            assert told["dtype"] == index.dtype
+        else:
+            assert call == b""  # the core reads it in any case
         assert set(table["chunks"]["source"][dataset_chunks(dataset)]) <= {record["source"]}
         source = table["sources"][record["source"]]
         name = table["blob"][source["name_at"] :][: source["name_len"]]
