@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -318,6 +318,15 @@ class ChunkIndex:
         """Where each chunk begins in its file."""
         column: U64 = self.chunks["byte_offset"]
         return column
+
+    def why_library(self, filters: Container[int]) -> str:
+        """Say why a library has to read it; "" where readers with these filters do."""
+        if self.layout == "library":
+            return self.reason or "its storage is not chunked or contiguous"
+        for spec in self.pipeline:
+            if spec.id not in filters:
+                return f"filter {spec.id} ({spec.name or 'unnamed'}) is not native"
+        return next((why for one in self.shown if (why := one.why_library(filters))), "")
 
     @property
     def conversion(self) -> tuple[int, int, tuple[int, ...]] | None:

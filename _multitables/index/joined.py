@@ -13,7 +13,7 @@ Law
 from __future__ import annotations
 
 import math
-from collections.abc import Container, Hashable, Iterator, Sequence
+from collections.abc import Container, Hashable, Sequence
 from dataclasses import replace
 from itertools import chain
 
@@ -272,7 +272,7 @@ def _element(index: ChunkIndex) -> str:
 
 
 def _check_native(index: ChunkIndex, filters: Container[int]) -> None:
-    for reason in _reasons(index, filters):
+    if reason := index.why_library(filters):
         raise UnsupportedDatasetError(
             f"{index.path!r} in {index.filename!r} cannot be streamed with other files, as an "
             f"HDF5 library would have to read it: {reason}",
@@ -280,14 +280,3 @@ def _check_native(index: ChunkIndex, filters: Container[int]) -> None:
             path=index.path,
             filename=index.filename,
         )
-
-
-def _reasons(index: ChunkIndex, filters: Container[int]) -> Iterator[str]:
-    """Yield why readers do not read a dataset themselves."""
-    if index.layout == "library":
-        yield index.reason
-    for spec in index.pipeline:
-        if spec.id not in filters:
-            yield f"filter {spec.id} ({spec.name or 'unnamed'}) is not native"
-    for shown in index.shown:
-        yield from _reasons(shown, filters)

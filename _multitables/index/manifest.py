@@ -13,14 +13,14 @@ from __future__ import annotations
 
 import os
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
-from _multitables import _core
 from _multitables.errors import CorruptFileError, FileOpenError, MultitablesError
 from _multitables.index import hdf5_errors
 from _multitables.index.chunk_index import I64, U32, U64, Fingerprint, ManyFiles, SourceFile
+from _multitables.index.metadata import Metadata
 from _multitables.index.open_files import OpenFile, open_file
 from _multitables.index.open_options import OpenOptions
 from _multitables.index.saved.format import (
@@ -34,17 +34,17 @@ from _multitables.index.stored_files import changed
 from _multitables.options import ANYWHERE
 
 
-class ListedFile:
+class ListedFile(Metadata):
     """As `_core.MetadataFile`, of a file of a manifest; it is opened when it is first asked."""
 
     def __init__(self, file: SourceFile, options: OpenOptions, manifest: Fingerprint) -> None:
         self._of, self._options = file, options
         #: Of the manifest.
         self.fingerprint = manifest
-        self._file: _core.MetadataFile | None = None
+        self._file: Metadata | None = None
 
     @property
-    def file(self) -> _core.MetadataFile:
+    def file(self) -> Metadata:
         """The core's view of the file."""
         found = self._file
         if found is None:
@@ -111,10 +111,9 @@ class Manifest:
     def open_file(self, number: int, opened_by: str = "") -> OpenFile:
         """Return one of the files as it was indexed, perhaps opened by the manifest's name."""
         file: SourceFile = self.files[number]
-        listed = cast(_core.MetadataFile, ListedFile(file, self._options, self.fingerprint))
+        listed = ListedFile(file, self._options, self.fingerprint)
         saved = SavedMetadata(self.index.of_file(number), self.filename, listed)
-        metadata = cast(_core.MetadataFile, saved)
-        return OpenFile(file.filename, file.fingerprint, metadata, opened_by or file.filename)
+        return OpenFile(file.filename, file.fingerprint, saved, opened_by or file.filename)
 
     def damaged(self, error: DamagedIndexError) -> MultitablesError:
         """Compose the error for a manifest that contradicts itself."""

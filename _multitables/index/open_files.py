@@ -21,7 +21,7 @@ import fcntl
 import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import Any, NamedTuple, TypeVar
 
 from _multitables import _core
 from _multitables.errors import FileChangedError, MultitablesError
@@ -29,6 +29,7 @@ from _multitables.index import hdf5_errors
 from _multitables.index.chunk_index import Fingerprint
 from _multitables.index.chunk_index import changed as changed_fields
 from _multitables.index.kerchunk.layout import is_references
+from _multitables.index.metadata import Metadata
 from _multitables.index.open_options import OpenOptions
 from _multitables.index.reach import Reach
 from _multitables.index.saved.places import with_saved_index
@@ -61,7 +62,7 @@ class OpenFile:
 
     filename: str
     fingerprint: Fingerprint
-    metadata: _core.MetadataFile  # or what tells the same
+    metadata: Metadata
     #: The name that opens it like this: its own, or that of the references to it.
     opened_by: str
 
@@ -143,8 +144,7 @@ class OpenFiles:
     @property
     def is_swmr(self) -> bool:
         """A writer has all of them open in SWMR mode, or was killed."""
-        files = self._files.values()
-        return all(getattr(file.metadata, "is_swmr", False) for file in files)
+        return all(getattr(one.metadata, "is_swmr", False) for one in self._files.values())
 
     def close(self) -> None:
         """Release the locks. A file is closed when the last place in it is forgotten."""
@@ -403,7 +403,7 @@ def _open_object(name: str, storage: StorageOptions, uses_index: bool) -> OpenFi
     filename = absolute(name)
     if uses_index and has_cached_index(filename):
         fingerprint = _fingerprint(filename, storage)
-        whole = cast(_core.MetadataFile, WholeObject(filename, fingerprint))
+        whole = WholeObject(filename, fingerprint)
         metadata = with_saved_index(filename, fingerprint, whole)
         if metadata is not whole:
             return OpenFile(filename, fingerprint, metadata, filename)

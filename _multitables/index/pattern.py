@@ -254,7 +254,7 @@ def _run_of(place: Place) -> Run:
 
 def _links(group: Place) -> tuple[tuple[str, ...], I64]:
     """Return the names of a group's links and the targets of hard ones; other links have -1."""
-    metadata: Any = group.file.metadata  # the core's, or what tells the same
+    metadata = group.file.metadata
     if isinstance(metadata, SavedMetadata):
         listed = metadata.listed(group.offset)
         if listed is not None:

@@ -180,7 +180,7 @@ def _told(
 
     Attributes are told by the file only.
     """
-    metadata: Any = file.metadata  # the core's, or what tells the same
+    metadata: Any = file.metadata
     rows = np.arange(len(offsets))
     if isinstance(metadata, SavedMetadata):
         saved = None if names else metadata.survey(offsets, with_scales)

@@ -16,6 +16,7 @@ from typing import Any
 
 from _multitables import _core
 from _multitables.index.chunk_index import Fingerprint
+from _multitables.index.metadata import Metadata
 from _multitables.index.saved.format import replaced
 from _multitables.index.saved.places import SUFFIX, places
 from _multitables.index.stored_objects import concurrently, first_bytes
@@ -27,7 +28,7 @@ from _multitables.remote.options import StorageOptions
 MAX_INDEX_BYTES = 1 << 30
 
 
-class WholeObject:
+class WholeObject(Metadata):
     """As `_core.MetadataFile`, of an object. Any thread may use it."""
 
     def __init__(self, name: str, fingerprint: Fingerprint) -> None:

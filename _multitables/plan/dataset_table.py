@@ -3,7 +3,7 @@
 Law
 ---
 1. Pure: equal arguments give equal tables.
-2. Whether the core or a library reads a dataset is decided here, with the reason.
+2. Whether the core or a library reads a dataset, and why, its index says (`why_library`).
 3. Chunk records are sorted by grid index; each dataset knows which ones are its own. The grid has
    only chunks that hold something of a row as it is selected.
 """
@@ -93,19 +93,9 @@ def reader_bytes(indexes: Sequence[ChunkIndex], direct: bool) -> int:
     return sizes.DIRECT_READER_BYTES if direct else 0
 
 
-def reason_of(index: ChunkIndex, native_filters: Container[int]) -> str:
-    """Return why a library reads one dataset, or ""."""
-    if index.layout == "library":
-        return index.reason or "its storage is not chunked or contiguous"
-    for spec in index.pipeline:
-        if spec.id not in native_filters:
-            return f"filter {spec.id} ({spec.name or 'unnamed'}) is not native"
-    return next(filter(None, (reason_of(one, native_filters) for one in index.shown)), "")
-
-
 def dataset_of(index: ChunkIndex, direct: bool, native_filters: Container[int]) -> Dataset:
     """Return how readers shall read one dataset; its chunks are not listed yet."""
-    reason = reason_of(index, native_filters)
+    reason = index.why_library(native_filters)
     shown = tuple(dataset_of(one, direct, native_filters) for one in index.shown)
     dims, windows, stored_row_bytes = index.dims, index.windows, max(1, index.decoded_row_bytes)
     if reason:

@@ -17,7 +17,7 @@ import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
 from operator import itemgetter
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
@@ -43,6 +43,7 @@ from _multitables.index.kerchunk.zarr_types import (
     filters_from_zarr,
     from_zarr,
 )
+from _multitables.index.metadata import Metadata
 from _multitables.index.reach import Reach
 from _multitables.index.stored_files import changed
 from _multitables.remote.options import StorageOptions
@@ -69,7 +70,7 @@ PLAIN = (str, bool, int, float)
 
 def open_references(
     filename: str, reach: Reach, storage: StorageOptions, directory: str = ""
-) -> tuple[SourceFile, _core.MetadataFile]:
+) -> tuple[SourceFile, Metadata]:
     """Return the first file that references are to, and what they say of it.
 
     Raises
@@ -88,7 +89,7 @@ def open_references(
             advice="Write them anew",
             filename=filename,
         ) from None
-    return metadata.own, cast(_core.MetadataFile, metadata)
+    return metadata.own, metadata
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +102,7 @@ class Table:
     urls: tuple[str, ...]
 
 
-class ReferencesMetadata:
+class ReferencesMetadata(Metadata):
     """As `_core.MetadataFile`. Any thread may use it."""
 
     root = user_block = 0

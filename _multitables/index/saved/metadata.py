@@ -15,7 +15,7 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable
 from functools import cached_property
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -24,6 +24,7 @@ from _multitables import _core
 from _multitables.errors import SavedIndexWarning
 from _multitables.index.chunk_index import U64, Fingerprint, Records, grid_of
 from _multitables.index.hdf5_metadata import Attribute
+from _multitables.index.metadata import Metadata
 from _multitables.index.saved import format as saved_format
 from _multitables.index.saved import survey
 from _multitables.index.saved.format import (
@@ -56,8 +57,8 @@ MAX_SEARCHES = 100
 
 
 def with_first(
-    found: list[tuple[str, str | None]], fingerprint: Fingerprint, file: _core.MetadataFile
-) -> _core.MetadataFile:
+    found: list[tuple[str, str | None]], fingerprint: Fingerprint, file: Metadata
+) -> Metadata:
     """Put the first saved index of the file as it is before it.
 
     Each has the name of the file beside which it lies; None: it is in the cache directory.
@@ -69,17 +70,16 @@ def with_first(
             _warn(place, error)
         else:
             if index is not None:
-                return cast(_core.MetadataFile, SavedMetadata(index, place, file))
+                return SavedMetadata(index, place, file)
     return file
 
 
-class SavedMetadata:
+class SavedMetadata(Metadata):
     """As `_core.MetadataFile`, of a file that has a saved index. Any thread may use it."""
 
-    def __init__(self, index: SavedIndex, place: str, file: _core.MetadataFile) -> None:
+    def __init__(self, index: SavedIndex, place: str, file: Metadata) -> None:
         #: The file, for what is not saved.
         self.file = file
-        self.root = index.root
         self._index, self._place = index, place
         self._is_left = False
         self._searches: Counter[int] = Counter()
@@ -87,6 +87,11 @@ class SavedMetadata:
         #: Many groups have links of the same names.
         self._texts: dict[bytes, tuple[str, ...]] = {}
         self._loaded: dict[tuple[Callable[[Any], Any], int], dict[str, Any]] = {}
+
+    @property
+    def root(self) -> int:
+        """Where the root group's header is."""
+        return self._index.root
 
     def close(self) -> None:
         """Close the file and its index: the file answers what is asked now, as far as it can."""

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 from _multitables.remote.names import is_remote
 
 if TYPE_CHECKING:
-    from _multitables import _core
     from _multitables.index.chunk_index import Fingerprint
+    from _multitables.index.metadata import Metadata
 
 SUFFIX = ".mtidx"
 
@@ -42,9 +42,7 @@ def places(filename: str) -> tuple[str, str]:
     return filename + SUFFIX, os.path.join(cache_folder(), name)
 
 
-def with_saved_index(
-    filename: str, fingerprint: Fingerprint, file: _core.MetadataFile
-) -> _core.MetadataFile:
+def with_saved_index(filename: str, fingerprint: Fingerprint, file: Metadata) -> Metadata:
     """Put the saved index of a file before it, if there is one for the file as it is."""
     is_beside = not is_remote(filename) and _may_exist(filename + SUFFIX)
     if not is_beside and not _may_exist(cache_folder()):

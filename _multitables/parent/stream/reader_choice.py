@@ -20,7 +20,6 @@ from _multitables.index.plugins import READERS_FILTERS
 from _multitables.parent.readers.reader_pool import ReaderPool
 from _multitables.parent.readers.supervisor import Readers
 from _multitables.parent.readers.threads import Threads
-from _multitables.plan.dataset_table import reason_of
 from _multitables.plan.reader_options import ReaderCount
 
 #: Places of a dataset that are looked for in the page cache, at most.
@@ -31,7 +30,7 @@ def readers_for(
     pool: ReaderPool, indexes: Sequence[ChunkIndex], waits: bool, wanted: ReaderCount
 ) -> Readers | Threads:
     """Return who reads some datasets; `waits`: reads go around the page cache, or take turns."""
-    native = not any(reason_of(index, READERS_FILTERS) for index in indexes)
+    native = not any(index.why_library(READERS_FILTERS) for index in indexes)
     if wanted.threads is False or not native or any(index.is_remote for index in indexes):
         return pool.take(wanted.count)
     n_bytes = sum(index.n_rows * index.decoded_row_bytes for index in indexes)
