@@ -358,7 +358,7 @@ class FieldType(NamedTuple):
 
     @property
     def for_table(self) -> tuple[int, int, int, list[int]]:
-        """What the core makes a table with: `_core.MetadataFile.table`."""
+        """What the core makes a table with: `_core.StoredDataset.table`."""
         element = self.element
         words = [word for one in element.changes for word in one.words]
         return self.offset, element.size_bytes, element.converted_bytes, words

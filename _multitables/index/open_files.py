@@ -21,7 +21,7 @@ import fcntl
 import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from _multitables import _core
 from _multitables.errors import FileChangedError, MultitablesError
@@ -29,19 +29,16 @@ from _multitables.index import hdf5_errors
 from _multitables.index.chunk_index import Fingerprint
 from _multitables.index.chunk_index import changed as changed_fields
 from _multitables.index.kerchunk.layout import is_references
-from _multitables.index.metadata import Metadata
 from _multitables.index.open_options import OpenOptions
 from _multitables.index.reach import Reach
 from _multitables.index.saved.places import with_saved_index
-from _multitables.index.stored_files import (
-    changed,
-    fingerprint_of,
-    is_file,
-    opening_name,
-)
+from _multitables.index.stored_files import changed, fingerprint_of, is_file, opening_name
 from _multitables.remote.names import absolute, folder_of, is_remote
 from _multitables.remote.names import joined as in_folder
 from _multitables.remote.options import StorageOptions
+
+if TYPE_CHECKING:
+    from _multitables.index.metadata import Metadata
 
 UNKNOWN = -1
 UNKNOWN_WAY = "a group on the way to it is stored as the core does not know"

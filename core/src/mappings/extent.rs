@@ -23,6 +23,8 @@ const ODD: &str = "a virtual dataset that grows, with mappings of odd shapes";
 
 /// File and dataset of a source.
 pub type Name = (Arc<[u8]>, Arc<[u8]>);
+/// Of a source; `None`: it is missing.
+pub type Dims = Option<Vec<u64>>;
 
 /// Whether a virtual dataset of these mappings is as long as its sources are by now.
 pub fn grows(mappings: &[Mapping]) -> bool {
@@ -38,10 +40,10 @@ pub fn grows(mappings: &[Mapping]) -> bool {
 pub fn grown<E>(
     mappings: &[Mapping],
     dims: &[u64],
-    extent: &mut dyn FnMut(&Name) -> Result<Option<Vec<u64>>, E>,
+    extent: &mut dyn FnMut(&Name) -> Result<Dims, E>,
 ) -> Result<(Vec<Mapping>, Vec<u64>), Unfit<E>> {
-    let mut known: HashMap<Name, Option<Vec<u64>>> = HashMap::new();
-    let mut dims_of = |name: &Name| -> Result<Option<Vec<u64>>, Unfit<E>> {
+    let mut known: HashMap<Name, Dims> = HashMap::new();
+    let mut dims_of = |name: &Name| -> Result<Dims, Unfit<E>> {
         if let Some(known) = known.get(name) {
             return Ok(known.clone());
         }
@@ -127,7 +129,7 @@ struct Step {
 fn steps<E>(
     mapping: &Mapping,
     shown: Axis,
-    dims_of: &mut dyn FnMut(&Name) -> Result<Option<Vec<u64>>, Unfit<E>>,
+    dims_of: &mut dyn FnMut(&Name) -> Result<Dims, Unfit<E>>,
     add: &mut dyn FnMut(Step) -> Result<(), Unfit<E>>,
 ) -> Result<(), Unfit<E>> {
     let name = (mapping.file.clone(), mapping.dataset.clone());

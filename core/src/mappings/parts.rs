@@ -129,7 +129,7 @@ fn of_source(
             let whole = |(number, shown, named): &(usize, Vec<Axis>, Vec<Axis>)| {
                 let shown = shown
                     .iter()
-                    .map(|axis| [axis.start, step(axis).unwrap_or(1), axis.len()]);
+                    .map(|axis| [axis.start, step(axis).unwrap_or(1), axis.n_elements()]);
                 let mut named: Vec<_> = (named.iter())
                     .map(|axis| [axis.start, step(axis).unwrap_or(1), NO_AXIS])
                     .collect();
@@ -167,7 +167,7 @@ fn of_source(
 }
 
 fn paired(sides: &[(usize, Vec<Axis>, Vec<Axis>)]) -> Option<Pairs> {
-    let lengths = |axes: &[Axis]| axes.iter().map(Axis::len).collect::<Vec<_>>();
+    let lengths = |axes: &[Axis]| axes.iter().map(Axis::n_elements).collect::<Vec<_>>();
     let shown: Vec<_> = sides.iter().map(|side| lengths(&side.1)).collect();
     let named: Vec<_> = sides.iter().map(|side| lengths(&side.2)).collect();
     paired_axes(&shown, &named)
@@ -212,7 +212,7 @@ fn segments(
             cut.push(alike(one, other, budget)?);
             continue;
         }
-        budget.elements(one.len())?;
+        budget.elements(one.n_elements())?;
         let sides = [one, other].map(|axis| axis.coordinates().collect::<Vec<_>>());
         cut.push(progressing(&sides[0], &sides[1], budget)?);
     }
@@ -288,7 +288,10 @@ fn elements(selection: &Selection, dims: &[u64], budget: &mut Budget) -> Result<
     let mut found = Vec::new();
     if let Some(axes) = regular(selection, dims) {
         check(&axes, dims)?;
-        budget.elements(axes.iter().fold(1, |n, axis| n.saturating_mul(axis.len())))?;
+        budget.elements(
+            axes.iter()
+                .fold(1, |n, axis| n.saturating_mul(axis.n_elements())),
+        )?;
         let along = axes.iter().map(|axis| axis.coordinates().collect());
         put(&along.collect::<Vec<_>>(), dims, &mut found);
     } else if let Selection::Blocks { rank, bounds } = selection {

@@ -24,7 +24,7 @@ impl Axis {
         }
     }
 
-    pub fn len(&self) -> u64 {
+    pub fn n_elements(&self) -> u64 {
         self.count.saturating_mul(self.block)
     }
 
@@ -68,7 +68,7 @@ pub fn regular(selection: &Selection, dims: &[u64]) -> Option<Vec<Axis>> {
 }
 
 fn of_blocks(bounds: &[u64], rank: usize) -> Option<Vec<Axis>> {
-    if rank == 0 || bounds.is_empty() || !bounds.len().is_multiple_of(2 * rank) {
+    if rank == 0 || bounds.is_empty() || bounds.len() % (2 * rank) != 0 {
         return None;
     }
     let blocks = bounds.chunks_exact(2 * rank);
@@ -106,9 +106,9 @@ fn of_blocks(bounds: &[u64], rank: usize) -> Option<Vec<Axis>> {
 pub fn boxed(selection: &Selection, dims: &[u64]) -> Option<Vec<(u64, u64)>> {
     let axes = regular(selection, dims)?;
     let is_box = axes.iter().zip(dims).all(|(axis, &dim)| {
-        (axis.count == 1 || axis.stride == axis.block) && axis.start + axis.len() <= dim
+        (axis.count == 1 || axis.stride == axis.block) && axis.start + axis.n_elements() <= dim
     });
-    let each = axes.iter().map(|axis| (axis.start, axis.len()));
+    let each = axes.iter().map(|axis| (axis.start, axis.n_elements()));
     is_box.then(|| each.collect())
 }
 

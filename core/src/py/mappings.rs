@@ -33,6 +33,8 @@ type Shown<'py> = (
     Bound<'py, PyTuple>,
 );
 
+type PartValues<'py> = (Bound<'py, PyArray1<u64>>, usize, Pairs);
+
 /// The mappings of a virtual dataset.
 #[pyclass(frozen, module = "_multitables._core")]
 pub struct Mappings {
@@ -179,7 +181,7 @@ impl Mappings {
         py: Python<'py>,
         dims: Vec<u64>,
         sources: Vec<Option<Vec<u64>>>,
-    ) -> PyResult<Option<(Bound<'py, PyArray1<u64>>, usize, Pairs)>> {
+    ) -> PyResult<Option<PartValues<'py>>> {
         let found = waited(py, || as_parts(&dims, &self.list, &self.numbers, &sources))?;
         let found = found.map_err(|unfit| match unfit {
             Unfit::Because(why) => UnfitError::new_err(why),
