@@ -24,6 +24,7 @@ ONCE_WRONG = (
     ("madvise", "EINVAL"), ("sched_getaffinity", "EPERM"), ("kill", "EPERM"), ("setsid", "EPERM"),
     ("wait4", "ENOSYS"), ("getcwd", "EPERM"), ("getppid", "ENOSYS"), ("memfd_create", "ENOSYS"),
     ("execve", "EPERM"), ("old kernel", "ENOSYS"), ("sendmsg", "EPERM"), ("recvmsg", "ENOSYS"),
+    ("epoll_wait", "EPERM"), ("accept4", "EPERM"), ("newfstatat", "EPERM"),
 )  # fmt: skip
 NOTHING_STARTS = {"memfd_create", "execve"}
 

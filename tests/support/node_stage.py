@@ -467,7 +467,7 @@ def put_in_place(monkeypatch: pytest.MonkeyPatch) -> None:
         host: {
             "os": SimpleNamespace(close=close, geteuid=lambda: USER, getpid=lambda: HOST_PID),
             "socket": SimpleNamespace(socket=(HostSocket, HostListener)),
-            "selectors": SimpleNamespace(DefaultSelector=Selector, EVENT_READ=1),
+            "selectors": SimpleNamespace(PollSelector=Selector, EVENT_READ=1),
             "time": SimpleNamespace(monotonic=lambda: STAGE.now),
             "ReaderPool": Pool,
             "_core": SimpleNamespace(Ring=Ring),

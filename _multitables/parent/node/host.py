@@ -99,7 +99,7 @@ class Host:
         self._listener, self._n_ranks, self._proofs = listener, n_ranks, proofs
         self._pool = ReaderPool(True, timeout)
         #: What can be read -> what is done then.
-        self._selector = selectors.DefaultSelector()
+        self._selector = selectors.PollSelector()
         self._selector.register(listener, selectors.EVENT_READ, self._let_in)
         self._ranks: dict[int, _Rank] = {}
         self._gone: set[int] = set()

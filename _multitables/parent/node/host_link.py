@@ -40,6 +40,8 @@ HOST = (
 )
 #: How soon a rank that was not let in tries again.
 RETRY_SECONDS = 0.01
+#: As many hosts may end before they let this rank in: then something ends each.
+MAX_HOSTS = 8
 #: What lasts must be looked at so often: meanwhile this process may itself have been stopped.
 GAP_SECONDS = 5.0
 
@@ -173,15 +175,18 @@ class HostLink:
 
     def _connected(self) -> socket.socket:
         """Reach the host, which is started if it is missing."""
-        deadline = time.monotonic() + options.STALL_SECONDS
+        deadline, n_hosts = time.monotonic() + options.STALL_SECONDS, 0
         try:
             while not self._is_closed:
                 with contextlib.suppress(BlockingIOError):  # too many come at once
                     connection = meeting.connected(self._name)
-                    if connection is None and self._start_host():
+                    if connection is None and n_hosts < MAX_HOSTS and self._start_host():
+                        n_hosts += 1
                         continue
                     if connection is not None and self._came_in(connection, deadline):
                         return connection
+                if n_hosts == MAX_HOSTS:
+                    raise host_ended()
                 if time.monotonic() > deadline:
                     raise _not_answering(self._host_pid)
                 time.sleep(RETRY_SECONDS)

@@ -88,7 +88,7 @@ def _namespace(kind: str) -> str:
 
 def _boot() -> str:
     try:
-        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+        with open("/proc/sys/kernel/random/boot_id", encoding="utf-8") as file:
             return file.read()
     except OSError:
         return ""
