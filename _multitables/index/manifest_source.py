@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from _multitables import _core
+from _multitables._core import StoredDataset
 from _multitables.index.chunk_index import CHUNK, I64, ChunkIndex, Members, changed, grid_of
 from _multitables.index.hdf5_file import Source
 from _multitables.index.joined import joined, joined_alike
@@ -126,7 +127,7 @@ class ManifestRows(ManifestSource):
         name, by = self._filenames[number], "" if number else self._manifest.filename
         return OpenFiles(name, options, main=self._manifest.open_file(number, by))
 
-    def told(self, place: Place) -> dict[str, Any]:
+    def told(self, place: Place) -> StoredDataset:
         """Return what a dataset is, with the rows of all files, in no chunks of its own.
 
         Raises
@@ -138,8 +139,17 @@ class ManifestRows(ManifestSource):
         if not self._has_rows(place, stored):
             return stored
         dims = self.index(place.path).dims
-        own = {name: of for name, of in stored.items() if name not in ("chunk_dims", "elements")}
-        return {**own, "dims": dims, "max_dims": dims, "layout": "contiguous", "byte_offset": None}
+        return StoredDataset(
+            dims=dims,
+            max_dims=dims,
+            datatype=stored.datatype,
+            element_bytes=stored.element_bytes,
+            layout="contiguous",
+            filters=stored.filters,
+            fill_value=stored.fill_value,
+            fill_is_never_written=stored.fill_is_never_written,
+            external_files=stored.external_files,
+        )
 
     def index_at(
         self, place: Place, field: str | None = None, *, as_stored: bool = False
@@ -159,8 +169,8 @@ class ManifestRows(ManifestSource):
             return found
         return joined(list(self._answers(stored_in, MissingFiles())), self.filters)
 
-    def _has_rows(self, place: Place, stored: dict[str, Any]) -> bool:
-        return place.file is self.files.main and bool(stored["dims"]) and not stored["is_null"]
+    def _has_rows(self, place: Place, stored: StoredDataset) -> bool:
+        return place.file is self.files.main and bool(stored.dims) and not stored.is_null
 
 
 def _check_grids(chunks: Any, counts: I64, n_rows: I64, first: ChunkIndex) -> None:
