@@ -31,6 +31,7 @@
 #     stored_files.py        a file by its name, here or in a store: what identifies it
 #     stored_objects.py      objects of stores: identity and bytes
 #     whole_object.py        the metadata of an object, and its index
+#     joined_columns.py      datasets of many files that are stored alike, as columns
 #     manifest.py            a manifest: many files, and what opens each
 #     manifest_source.py     its files as one
 #     open_files.py          files that are open, and the objects that paths lead to

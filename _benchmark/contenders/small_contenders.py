@@ -29,6 +29,7 @@ QUEUE, READER, COLLECTION = f"{OURS} queue", f"{OURS} Reader", f"{OURS} collecti
 PEER = "h5py"
 OVER_HTTP = "h5py over fsspec, blocks of 4 MB"
 FIRST_BATCH, ALL_BATCHES = f"{OURS}, first batch", f"{OURS}, all"
+OF_MANIFEST = f"{OURS}, all of a manifest"
 FIRST_BLOCK, NEW_STREAMER = f"{OURS}, first block", f"{OURS}, new Streamer"
 VIRTUAL, PLAIN = f"{OURS}, virtual", f"{OURS}, stored plainly"
 #: Name of a contender -> recipe of `small_loop`.
@@ -70,6 +71,7 @@ def files(filenames: Sequence[str], path: str, n_bytes: int) -> list[Contender]:
     return [
         _small(FIRST_BATCH, "files", path, places, first),
         _small(ALL_BATCHES, "files", path, places, everything),
+        _small(OF_MANIFEST, "manifest", path, places, everything),
         _small(PEER, "h5py, files", path, places, everything),
     ]
 

@@ -13,6 +13,8 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import os
+import tempfile
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -158,6 +160,21 @@ def _files_as_list(library: Any, path: str) -> Iterator[Read]:
     yield read
 
 
+@contextlib.contextmanager
+def _files_as_manifest(library: Any, path: str) -> Iterator[Read]:
+    """The same of a manifest of all files in their folder, which is written before the clock."""
+    with tempfile.TemporaryDirectory() as folder, _files_as_list(library, path) as of_list:
+        where = os.path.join(folder, "all.mtidx")
+
+        def read(filenames: list[str]) -> Iterator[Any]:
+            if not os.path.exists(where):
+                pattern = os.path.join(os.path.dirname(filenames[0]), "*.h5")
+                library.index_files(pattern, to=where, progress=False)
+            return of_list(where)  # type: ignore[arg-type]  # a name stands for the list
+
+        yield read
+
+
 RECIPES: dict[str, Callable[[Any, str], AbstractContextManager[Read]]] = {
     "h5py": _h5py,
     "pyfive": _pyfive,
@@ -169,6 +186,7 @@ RECIPES: dict[str, Callable[[Any, str], AbstractContextManager[Read]]] = {
     "collection": _collection,
     "h5py, files": _files_by_h5py,
     "files": _files_as_list,
+    "manifest": _files_as_manifest,
 }
 
 

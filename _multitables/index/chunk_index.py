@@ -108,13 +108,22 @@ class ManyFiles(Sequence[SourceFile]):
         Device, inode, size and time of change of each.
     etags : list of str
         Of objects of a store; of files of this machine none.
+    listed_by : str
+        The name of what lists them, or "".
     """
 
     def __init__(
-        self, names: bytes, ends: U64, states: U64, etags: Sequence[str], storage: StorageOptions
+        self,
+        names: bytes,
+        ends: U64,
+        states: U64,
+        etags: Sequence[str] = (),
+        storage: StorageOptions | None = None,
+        listed_by: str = "",
     ) -> None:
         self._names, self._ends, self._states = names, ends, states
         self._etags, self._storage = etags, storage
+        self.listed_by = listed_by
 
     def __len__(self) -> int:
         return len(self._ends)
@@ -137,6 +146,7 @@ class ManyFiles(Sequence[SourceFile]):
         if etag:
             from _multitables.remote.access import Access, version_number  # few need it
 
+            assert self._storage is not None
             access = Access(self.filename(number), etag, self._storage)
             return Fingerprint(0, version_number(etag), size, 0, access)
         signed = mtime_ns - 2**64 if mtime_ns >= 2**63 else mtime_ns
@@ -235,13 +245,13 @@ class Members(Sequence["ChunkIndex"]):
     """Datasets whose rows follow each other. Those of many files are made when they are named."""
 
     def __init__(
-        self, rows: I64, get: Callable[[int], ChunkIndex], filename: str | None = None
+        self, rows: I64, get: Callable[[int], ChunkIndex], files: ManyFiles | None = None
     ) -> None:
         #: Of each dataset.
         self.rows = rows
         self._get = get
-        #: What lists the files of all; None: they are known one by one.
-        self.filename = filename
+        #: The files of all; None: they are known one by one.
+        self.files = files
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -352,26 +362,25 @@ class ChunkIndex:
         """Whether a store has any of its files."""
         if self.joined is NO_MEMBERS and not (self.others or self.shown):
             return self.fingerprint.access is not None
-        if isinstance(self.others, ManyFiles):
-            return self.others.is_remote
-        if self.joined.filename is not None:
-            return any(shown.is_remote for shown in self.shown)
+        many = self.others if isinstance(self.others, ManyFiles) else self.joined.files
+        if many is not None:
+            return many.is_remote
         return any(file.fingerprint.access for file in self.all_files)
 
     @property
     def all_files(self) -> Iterator[SourceFile]:
         """The dataset's own file, and every other file from which its rows come."""
-        many = self.joined.filename is not None
-        if (many and not self.shown) or not (many or self.joined):
-            yield from self.files
-        for index in self.shown if many else self.joined or self.shown:
+        many = self.joined.files
+        if many is not None or not self.joined:
+            yield from self.files if many is None else many
+        for index in () if many is not None else self.joined or self.shown:
             yield from index.all_files
 
     @property
     def filenames(self) -> str | list[str]:
         """The name of the dataset's file, or of all whose rows it has, or of what lists these."""
-        if self.joined.filename is not None:
-            return self.joined.filename
+        if self.joined.files is not None:
+            return self.joined.files.listed_by or self.joined.files.filenames
         names = [one.filename for one in self.joined]
         return names if len(set(names)) > 1 else self.filename
 

@@ -98,7 +98,7 @@ def joined_alike(
         return None
     some = members
     if len(filled) < len(members):
-        some = Members(members.rows[filled], lambda n: members[filled[n]], members.filename)
+        some = Members(members.rows[filled], lambda n: members[filled[n]], members.files)
     table = _placed(whole, first, some, chunks, counts[filled])
     table = replace(table, others=first.others)
     nowhere = np.zeros(len(filled), np.int64)

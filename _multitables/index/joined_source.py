@@ -11,11 +11,16 @@ Law
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import os
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TypeVar
 
+import numpy as np
+
+from _multitables import _core
 from _multitables.errors import (
     FileOpenError,
     MissingDatasetError,
@@ -24,12 +29,13 @@ from _multitables.errors import (
     OptionsError,
     StoreError,
 )
-from _multitables.index.chunk_index import ChunkIndex, SourceFile
+from _multitables.index.chunk_index import ChunkIndex, ManyFiles, SourceFile
 from _multitables.index.dataset_names import datasets_named
 from _multitables.index.hdf5_file import Source
 from _multitables.index.joined import joined
-from _multitables.index.open_files import OpenFiles
-from _multitables.index.open_options import OpenOptions
+from _multitables.index.joined_columns import UnfitError, joined_columns
+from _multitables.index.open_files import OpenFiles, takes_locks
+from _multitables.index.open_options import OpenOptions, normal_path
 from _multitables.index.plugins import READERS_FILTERS
 from _multitables.index.stored_files import changed
 from _multitables.remote.names import absolute, is_remote
@@ -82,12 +88,17 @@ def _whole(named: str | Joined, parts: Sequence[ChunkIndex]) -> ChunkIndex:
     return parts[0] if isinstance(named, str) else joined(parts, READERS_FILTERS)
 
 
+def _index_of(source: Source, wanted: Wanted) -> ChunkIndex:
+    named, field = wanted
+    return source.index_at(source.find(str(named)), field)
+
+
 @dataclass(frozen=True)
 class Indexed:
     """What was indexed together, in the state that files had."""
 
     indexes: list[ChunkIndex]
-    files: set[SourceFile]
+    files: Collection[SourceFile]
     missing: MissingFiles
 
     @property
@@ -183,6 +194,9 @@ class JoinedSource(Source):
         return known.indexes, known.missing
 
     def _indexed(self, wanted: tuple[Wanted, ...]) -> Indexed:
+        at_once = self._at_once(wanted)
+        if at_once is not None:
+            return at_once
         missing = MissingFiles()
 
         def of_file(source: Source) -> tuple[list[list[ChunkIndex]], SourceFile]:
@@ -200,6 +214,33 @@ class JoinedSource(Source):
         ]
         files = {file for _, file in each}.union(*(index.all_files for index in indexes))
         return Indexed(indexes, files, missing)
+
+    def _at_once(self, wanted: tuple[Wanted, ...]) -> Indexed | None:
+        """Index what is stored alike in all files; None: they are asked one by one."""
+        paths = [self._options.root + normal_path(one) for one, _ in wanted if isinstance(one, str)]
+        if len(paths) < len(wanted) or any(map(is_remote, self._filenames)) or self._closed:
+            return None
+        whole = [absolute(name) for name in self._filenames]
+        encoded = [path.encode("utf-8", "surrogateescape") for path in paths]
+        found = _core.survey_files(whole, encoded, takes_locks())
+        if found is None:
+            return None
+        names = list(map(os.fsencode, whole))
+        ends = np.cumsum([len(name) + 1 for name in names], dtype=np.uint64)
+        files = ManyFiles(b"".join(name + b"\0" for name in names), ends, found[0].reshape(-1, 4))
+        if files.fingerprint(self._number) != self.files.main.fingerprint:
+            return None
+        indexes = list[ChunkIndex]()
+        for told, one in zip(found[1], wanted, strict=True):
+            index_in = partial(self._answer, ask=partial(_index_of, wanted=one))
+            try:
+                index = joined_columns(told, files, index_in, READERS_FILTERS)
+            except UnfitError:
+                index = None  # the file that it is wrong in says so
+            if index is None:
+                return None
+            indexes.append(index)
+        return Indexed(indexes, files, MissingFiles())
 
     def of_first(self, ask: Callable[[Source], _T]) -> _T:
         """Return the answer of the first file that lacks nothing of the question."""

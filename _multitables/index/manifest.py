@@ -123,7 +123,8 @@ class Manifest:
         column = self.index.of_files
         states = np.stack([column(name) for name in ("device", "inode", "size", "mtime")], axis=1)
         etags, names = self._etags(column("etag")), column("names").tobytes()
-        files = ManyFiles(names, column("name_end"), states, etags, self._options.storage)
+        ends, storage = column("name_end"), self._options.storage
+        files = ManyFiles(names, ends, states, etags, storage, self.filename)
         for device in np.unique(states[:, 0]):
             _renumber(files, states, np.flatnonzero(states[:, 0] == device))
         return files

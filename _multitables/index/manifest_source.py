@@ -9,18 +9,16 @@ Law
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Container
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
-import numpy as np
-
 from _multitables import _core
-from _multitables._core import StoredDataset
-from _multitables.index.chunk_index import CHUNK, I64, ChunkIndex, Members, changed, grid_of
+from _multitables.index.chunk_index import ChunkIndex
 from _multitables.index.hdf5_file import Source
-from _multitables.index.joined import joined, joined_alike
+from _multitables.index.joined import joined
+from _multitables.index.joined_columns import UnfitError, joined_columns
 from _multitables.index.joined_source import Indexed, JoinedSource, MissingFiles, Wanted
 from _multitables.index.manifest import Manifest
 from _multitables.index.open_files import OpenFiles, Place
@@ -29,9 +27,6 @@ from _multitables.index.plugins import READERS_FILTERS
 from _multitables.index.saved import survey
 from _multitables.index.saved.alike import rows_alike
 from _multitables.index.saved.format import DamagedIndexError
-from _multitables.index.stored_at import inside_file
-
-MAX_ROWS = 2**62
 
 
 class ManifestSource(JoinedSource):
@@ -54,15 +49,13 @@ class ManifestSource(JoinedSource):
         """Use it again; False if the manifest was written anew."""
         return self._manifest.is_current
 
-    def _indexed(self, wanted: tuple[Wanted, ...]) -> Indexed:
+    def _at_once(self, wanted: tuple[Wanted, ...]) -> Indexed | None:
         try:
             indexes = [self._alike(*one) for one in wanted]
         except DamagedIndexError as error:
             raise self._manifest.damaged(error) from None
         found = [index for index in indexes if index is not None]
-        if len(found) < len(indexes):
-            return super()._indexed(wanted)
-        return Indexed(found, set(), MissingFiles())
+        return Indexed(found, (), MissingFiles()) if len(found) == len(indexes) else None
 
     def _alike(self, named: Any, field: str | None) -> ChunkIndex | None:
         """Join the datasets of a name; None: they are joined one by one."""
@@ -78,44 +71,12 @@ class ManifestSource(JoinedSource):
         index, files = self._manifest.index, self._manifest.files
         rows = rows_alike(index, place.path)
         told = None if rows is None else survey.told(index, rows, False)
-        if told is None or np.any(told["kind"] != 0) or len(told["kinds"]) != 1:
+        if told is None:
             return None
-        n_dims = int(told["rank"][0])
-        if not n_dims or np.any(told["rank"] != n_dims) or told["kinds"][0]["layout"] == "compact":
-            return None
-        dims = told["dims"].reshape(-1, n_dims)
-        extents = told["chunk_dims"].reshape(-1, n_dims)
-        n_rows = dims[:, 0].astype(np.int64)
-        if np.any(dims[:, 1:] != dims[0, 1:]) or np.any(extents != extents[0]):
-            return None
-        # One without rows does not say how others are stored.
-        filled = int(np.argmax(n_rows > 0))
-        first = self._answer(filled, index_in)
-        if first.reason or first.inline or first.others or 0 in first.shape[1:]:
-            return None
-        first = changed(first, filename=files.filename(0), fingerprint=files.fingerprint(0))
-        if float(n_rows.sum(dtype=np.float64)) > MAX_ROWS // max(1, math.prod(first.dims[1:])):
-            raise DamagedIndexError("there are more rows than any files have")
-        chunks, counts = told["chunks"], told["n_chunks"].astype(np.int64)
-        chunks["source"] = np.repeat(np.arange(len(files), dtype=np.uint32), counts)
-        if first.layout == "chunked":
-            _check_grids(chunks, counts, n_rows, first)
-        inside_file(changed(first, chunks=chunks, others=files))
-
-        def member(number: int) -> ChunkIndex:
-            of, own = files[number], int(n_rows[number])
-            return changed(
-                first,
-                filename=of.filename,
-                fingerprint=of.fingerprint,
-                shape=(own, *first.shape[1:]),
-                dims=(own, *first.dims[1:]),
-                chunks=np.zeros(0, CHUNK),
-            )
-
-        members = Members(n_rows, member, self._manifest.filename)
-        many = replace(first, others=files)
-        return joined_alike(many, members, chunks, counts, self.filters)
+        try:
+            return joined_columns(told, files, partial(self._answer, ask=index_in), self.filters)
+        except UnfitError as error:
+            raise DamagedIndexError(str(error)) from None
 
 
 class ManifestRows(ManifestSource):
@@ -127,7 +88,7 @@ class ManifestRows(ManifestSource):
         name, by = self._filenames[number], "" if number else self._manifest.filename
         return OpenFiles(name, options, main=self._manifest.open_file(number, by))
 
-    def told(self, place: Place) -> StoredDataset:
+    def told(self, place: Place) -> _core.StoredDataset:
         """Return what a dataset is, with the rows of all files, in no chunks of its own.
 
         Raises
@@ -139,7 +100,7 @@ class ManifestRows(ManifestSource):
         if not self._has_rows(place, stored):
             return stored
         dims = self.index(place.path).dims
-        return StoredDataset(
+        return _core.StoredDataset(
             dims=dims,
             max_dims=dims,
             datatype=stored.datatype,
@@ -169,20 +130,8 @@ class ManifestRows(ManifestSource):
             return found
         return joined(list(self._answers(stored_in, MissingFiles())), self.filters)
 
-    def _has_rows(self, place: Place, stored: StoredDataset) -> bool:
+    def _has_rows(self, place: Place, stored: _core.StoredDataset) -> bool:
         return place.file is self.files.main and bool(stored.dims) and not stored.is_null
-
-
-def _check_grids(chunks: Any, counts: I64, n_rows: I64, first: ChunkIndex) -> None:
-    """Raise unless the chunks of each dataset are sorted, and in its grid."""
-    assert first.chunk_dims is not None
-    beside = math.prod(grid_of(first.dims[1:], first.chunk_dims[1:]))
-    n_chunks = -(-n_rows // first.chunk_dims[0]) * beside
-    grid, begins = chunks["grid_index"], np.zeros(len(chunks) + 1, bool)
-    begins[np.cumsum(counts) - counts] = True
-    in_order = (grid[1:] > grid[:-1]) | begins[1:-1]
-    if not np.all(in_order) or np.any(grid >= np.repeat(n_chunks, counts).astype(np.uint64)):
-        raise DamagedIndexError("the chunks of a dataset are not those of its grid")
 
 
 def open_manifest(filename: str, options: OpenOptions) -> ManifestRows:

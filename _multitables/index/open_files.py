@@ -163,7 +163,7 @@ class OpenFiles:
                 if changed(file.filename, file.fingerprint):
                     return False
                 is_reference = file.opened_by != file.filename
-                if is_reference or (_takes_locks() and not file.fingerprint.access):
+                if is_reference or (takes_locks() and not file.fingerprint.access):
                     file.metadata.lock(opening_name(file.filename, file.fingerprint))
         except OSError:
             self.close()
@@ -341,7 +341,7 @@ def open_file(
     before = options.before
     opened = opening_name(filename, before)
     fingerprint = _fingerprint(opened)  # before anything is read
-    locks = _takes_locks() and not grows
+    locks = takes_locks() and not grows
     with _refusals(filename, opened):
         metadata = _core.MetadataFile(opened, takes_lock=locks)
     if by is not None:
@@ -435,7 +435,7 @@ def _open_references(filename: str, options: OpenOptions) -> OpenFile:
     return OpenFile(target.filename, target.fingerprint, metadata, filename)
 
 
-def _takes_locks() -> bool:
+def takes_locks() -> bool:
     return os.environ.get("HDF5_USE_FILE_LOCKING", "").upper() not in ("FALSE", "0")
 
 

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import pickle
 import tempfile
@@ -32,9 +33,10 @@ from multitables import Streamer
 KEYS = (np.s_[...], np.s_[3:17], np.s_[::-2], np.s_[0, 1:4], np.s_[[4, 1, 2]], np.s_[5:0])
 
 
-def rows(files: Any, path: str = "/x", **options: Any) -> np.ndarray:
-    batches = Streamer(files, **options).get_batches(path, 7, epochs=1, n_procs=1, shuffle=None)
-    return np.concatenate([batch.copy() for batch in batches])
+def rows(files: Any, path: str = "/x", most: int | None = None, **options: Any) -> np.ndarray:
+    made = Streamer(files, **options).get_batches(path, 7, epochs=1, n_procs=1, shuffle=None)
+    with made as batches:
+        return np.concatenate([batch.copy() for batch in itertools.islice(batches, most)])
 
 
 @settings(deadline=None, max_examples=40)
@@ -202,8 +204,8 @@ def good(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, np.ndarray]:
 
 
 def reads(where: Path, expected: np.ndarray | None) -> None:
-    """Read all rows; errors are ours."""
-    for read in (lambda: multitables.open(where)["x"][...], lambda: rows(str(where))):
+    """Read what may be all rows, as a lie may say that there are 2**60; errors are ours."""
+    for read in (lambda: multitables.open(where)["x"][:100], lambda: rows(str(where), most=10)):
         try:
             found = read()
         except multitables.MultitablesError:

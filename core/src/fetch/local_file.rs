@@ -9,7 +9,7 @@ use crate::format::source::ByteSource;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -20,6 +20,11 @@ pub struct LocalFile {
 }
 
 impl LocalFile {
+    /// A name leads to a file; a pipe would wait for its writer.
+    pub fn may_be(path: &Path) -> bool {
+        std::fs::metadata(path).is_ok_and(|found| found.is_file())
+    }
+
     pub fn open(path: &Path) -> io::Result<LocalFile> {
         LocalFile::over(File::open(path)?)
     }
@@ -43,6 +48,14 @@ impl LocalFile {
     /// The number of its descriptor; None: it was closed.
     pub fn descriptor(&self) -> Option<RawFd> {
         self.file().as_ref().map(|file| file.as_raw_fd())
+    }
+
+    /// Device, inode, size and time of change in nanoseconds, now.
+    pub fn state(&self) -> Option<[u64; 4]> {
+        let now = self.file().as_ref()?.metadata().ok()?;
+        let seconds = now.mtime().wrapping_mul(1_000_000_000);
+        let mtime_ns = seconds.wrapping_add(now.mtime_nsec()) as u64;
+        Some([now.dev(), now.ino(), now.size(), mtime_ns])
     }
 
     fn file(&self) -> MutexGuard<'_, Option<Arc<File>>> {

@@ -366,6 +366,28 @@ fn reference_form(element: &Datatype) -> Option<(usize, Range<usize>)> {
 }
 
 impl Survey {
+    /// Add what another survey has, of other objects, without its scales and attributes.
+    pub fn append(&mut self, mut more: Survey) {
+        let kinds = std::mem::take(&mut more.kinds).into_iter();
+        let numbers: Vec<u32> = kinds.map(|kind| self.number(kind)).collect();
+        let kinds = more.kind.iter();
+        self.kind
+            .extend(kinds.map(|&kind| *numbers.get(kind as usize).unwrap_or(&kind)));
+        self.ranks.append(&mut more.ranks);
+        self.n_chunks.append(&mut more.n_chunks);
+        self.dims.append(&mut more.dims);
+        self.chunk_dims.append(&mut more.chunk_dims);
+        self.chunks.append(&mut more.chunks);
+    }
+
+    fn number(&mut self, kind: Kind) -> u32 {
+        let next = self.kinds.len() as u32;
+        *self.numbers.entry(kind).or_insert_with_key(|kind| {
+            self.kinds.push(kind.clone());
+            next
+        })
+    }
+
     fn add_other(&mut self, kind: u32) {
         self.kind.push(kind);
         self.ranks.push(0);
@@ -373,13 +395,7 @@ impl Survey {
     }
 
     fn add(&mut self, mut found: Found) {
-        let next = self.kinds.len() as u32;
-        let kind = found.kind.map_or(ALONE, |kind| {
-            *self.numbers.entry(kind).or_insert_with_key(|kind| {
-                self.kinds.push(kind.clone());
-                next
-            })
-        });
+        let kind = found.kind.take().map_or(ALONE, |kind| self.number(kind));
         self.kind.push(kind);
         self.ranks.push(found.dims.len() as u32);
         self.n_chunks.push(found.chunks.len() as u64);

@@ -13,6 +13,7 @@ pub mod datatype;
 pub mod descriptor;
 pub mod format_error;
 mod machine;
+pub mod many_files;
 pub mod mappings;
 pub mod metadata;
 mod module;

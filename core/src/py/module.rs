@@ -4,9 +4,9 @@
 //! 1. Only this file names what Python may call. The code of each call is in the file of its noun.
 
 use super::{
-    child, chunks, codec_limit, convert, datatype, descriptor, format_error, machine, mappings,
-    metadata, order as orders, pieces, read, reader, request_handle, requests, ring, saved_parts,
-    store, stored, survey, table,
+    child, chunks, codec_limit, convert, datatype, descriptor, format_error, machine, many_files,
+    mappings, metadata, order as orders, pieces, read, reader, request_handle, requests, ring,
+    saved_parts, store, stored, survey, table,
 };
 use crate::engine::counters::{self, COUNTERS};
 use crate::engine::heap_read;
@@ -145,6 +145,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(datatype::describe_datatype, module)?)?;
     module.add_function(wrap_pyfunction!(convert::converted, module)?)?;
     module.add_function(wrap_pyfunction!(survey::survey, module)?)?;
+    module.add_function(wrap_pyfunction!(many_files::survey_files, module)?)?;
     module.add_function(wrap_pyfunction!(saved_parts::saved_parts, module)?)?;
     module.add_function(wrap_pyfunction!(store::check_cache_folder, module)?)?;
     Ok(())

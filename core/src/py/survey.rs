@@ -42,6 +42,11 @@ pub fn survey<'py>(
         let by_signal = BySignal(interrupt::flag());
         (file.file()).survey(&offsets, with_scales, &names, &by_signal)
     })?;
+    columns(py, found)
+}
+
+/// A survey as `survey` returns it.
+pub fn columns<'py>(py: Python<'py>, found: Survey) -> PyResult<Bound<'py, PyDict>> {
     let dict = PyDict::new(py);
     dict.set_item("kinds", kinds(py, &found)?)?;
     dict.set_item("kind", PyArray1::from_vec(py, found.kind))?;
