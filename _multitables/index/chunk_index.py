@@ -13,8 +13,8 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Container, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -95,38 +95,23 @@ class SourceFile:
         return os.fsencode(self.filename), state, inline, access, flags
 
 
+@dataclass(frozen=True, eq=False)
 class ManyFiles(Sequence[SourceFile]):
-    """The files of a manifest, by their numbers: columns, of which each is made when it is named.
+    """The files of a manifest by their numbers: columns, of which each is made when it is named."""
 
-    Parameters
-    ----------
-    names : bytes
-        One behind the other, each with a NUL.
-    ends : ndarray of uint64
-        Where each name ends.
-    states : ndarray of uint64
-        Device, inode, size and time of change of each.
-    etags : list of str
-        Of objects of a store; of files of this machine none.
-    listed_by : str
-        The name of what lists them, or "".
-    """
-
-    def __init__(
-        self,
-        names: bytes,
-        ends: U64,
-        states: U64,
-        etags: Sequence[str] = (),
-        storage: StorageOptions | None = None,
-        listed_by: str = "",
-    ) -> None:
-        self._names, self._ends, self._states = names, ends, states
-        self._etags, self._storage = etags, storage
-        self.listed_by = listed_by
+    #: One behind the other, each with a NUL; and where each ends.
+    names: bytes
+    ends: U64
+    #: Device, inode, size and time of change of each.
+    states: U64
+    #: Of objects of a store; of files of this machine none.
+    etags: tuple[str, ...] = ()
+    storage: StorageOptions | None = None
+    #: The name of what lists them, or "".
+    listed_by: str = ""
 
     def __len__(self) -> int:
-        return len(self._ends)
+        return len(self.ends)
 
     def __getitem__(self, number: Any) -> Any:
         number = int(number)
@@ -136,18 +121,18 @@ class ManyFiles(Sequence[SourceFile]):
 
     def filename(self, number: int) -> str:
         """Return the name of a file."""
-        begin = int(self._ends[number - 1]) if number else 0
-        return os.fsdecode(self._names[begin : int(self._ends[number]) - 1])
+        begin = int(self.ends[number - 1]) if number else 0
+        return os.fsdecode(self.names[begin : int(self.ends[number]) - 1])
 
     def fingerprint(self, number: int) -> Fingerprint:
         """Return what identifies a file, as it was when it was read."""
-        device, inode, size, mtime_ns = self._states[number].tolist()
-        etag = self._etags[number] if self._etags else ""
+        device, inode, size, mtime_ns = self.states[number].tolist()
+        etag = self.etags[number] if self.etags else ""
         if etag:
             from _multitables.remote.access import Access, version_number  # few need it
 
-            assert self._storage is not None
-            access = Access(self.filename(number), etag, self._storage)
+            assert self.storage is not None
+            access = Access(self.filename(number), etag, self.storage)
             return Fingerprint(0, version_number(etag), size, 0, access)
         signed = mtime_ns - 2**64 if mtime_ns >= 2**63 else mtime_ns
         return Fingerprint(device, inode, size, signed)
@@ -155,23 +140,23 @@ class ManyFiles(Sequence[SourceFile]):
     @property
     def filenames(self) -> list[str]:
         """The names of all."""
-        return os.fsdecode(self._names).split("\0")[:-1]
+        return os.fsdecode(self.names).split("\0")[:-1]
 
     @property
     def size_bytes(self) -> U64:
         """The sizes of all."""
-        return self._states[:, 2]
+        return self.states[:, 2]
 
     @property
     def is_remote(self) -> bool:
         """Whether a store has any of them."""
-        return bool(self._etags)
+        return bool(self.etags)
 
     def for_table(self, flags: int) -> Sequence[_core.Source] | _core.FileColumns:
         """What a table says of them."""
         if self.is_remote:
             return [file.for_table(flags=flags) for file in self]
-        return self._names, self._ends, self._states, flags
+        return self.names, self.ends, self.states, flags
 
 
 def grid_of(dims: tuple[int, ...], chunk_dims: tuple[int, ...]) -> tuple[int, ...]:
@@ -241,26 +226,41 @@ for _nothing in (NO_CHUNKS, NO_NUMBERS):  # they are shared
     _nothing.flags.writeable = False
 
 
+@dataclass(frozen=True, eq=False)
 class Members(Sequence["ChunkIndex"]):
     """Datasets whose rows follow each other. Those of many files are made when they are named."""
 
-    def __init__(
-        self, rows: I64, get: Callable[[int], ChunkIndex], files: ManyFiles | None = None
-    ) -> None:
-        #: Of each dataset.
-        self.rows = rows
-        self._get = get
-        #: The files of all; None: they are known one by one.
-        self.files = files
+    #: Of each dataset.
+    rows: I64 = field(default_factory=lambda: np.zeros(0, np.int64))
+    #: Each of them, or one of many files that are stored alike, and which of the files they are in.
+    each: tuple[ChunkIndex, ...] = ()
+    files: ManyFiles | None = None
+    numbers: I64 = field(default_factory=lambda: np.zeros(0, np.int64))
 
     def __len__(self) -> int:
         return len(self.rows)
 
-    def __getitem__(self, number: Any) -> Any:
-        return self._get(range(len(self))[number])
+    def __getitem__(self, at: Any) -> Any:
+        if self.files is None:
+            return self.each[at]
+        (first,), rows, of = self.each, int(self.rows[at]), self.files[self.numbers[at]]
+        return changed(
+            first,
+            filename=of.filename,
+            fingerprint=of.fingerprint,
+            shape=(rows, *first.shape[1:]),
+            dims=(rows, *first.dims[1:]),
+            chunks=NO_CHUNKS,
+        )
+
+    def chosen(self, at: I64) -> Members:
+        """Return some of them."""
+        if self.files is None:
+            return replace(self, rows=self.rows[at], each=tuple(self.each[n] for n in at))
+        return replace(self, rows=self.rows[at], numbers=self.numbers[at])
 
 
-NO_MEMBERS = Members(np.zeros(0, np.int64), [].__getitem__)
+NO_MEMBERS = Members()
 
 
 @dataclass(frozen=True)
@@ -360,7 +360,7 @@ class ChunkIndex:
     @property
     def is_remote(self) -> bool:
         """Whether a store has any of its files."""
-        if self.joined is NO_MEMBERS and not (self.others or self.shown):
+        if not (len(self.joined) or self.others or self.shown):
             return self.fingerprint.access is not None
         many = self.others if isinstance(self.others, ManyFiles) else self.joined.files
         if many is not None:

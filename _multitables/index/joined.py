@@ -98,7 +98,7 @@ def joined_alike(
         return None
     some = members
     if len(filled) < len(members):
-        some = Members(members.rows[filled], lambda n: members[filled[n]], members.files)
+        some = members.chosen(filled)
     table = _placed(whole, first, some, chunks, counts[filled])
     table = replace(table, others=first.others)
     nowhere = np.zeros(len(filled), np.int64)
@@ -107,7 +107,7 @@ def joined_alike(
 
 def _members(indexes: Sequence[ChunkIndex]) -> Members:
     rows = np.array([index.n_rows for index in indexes], np.int64)
-    return Members(rows, tuple(indexes).__getitem__)
+    return Members(rows, tuple(indexes))
 
 
 def _whole(first: ChunkIndex, members: Members) -> ChunkIndex:

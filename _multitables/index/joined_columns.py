@@ -17,7 +17,6 @@ import numpy as np
 
 from _multitables.index.chunk_index import (
     I64,
-    NO_CHUNKS,
     ChunkIndex,
     ManyFiles,
     Members,
@@ -73,18 +72,7 @@ def joined_columns(
         _check_grids(chunks, counts, n_rows, first)
     inside_file(changed(first, chunks=chunks, others=files))
 
-    def member(number: int) -> ChunkIndex:
-        of, own = files[number], int(n_rows[number])
-        return changed(
-            first,
-            filename=of.filename,
-            fingerprint=of.fingerprint,
-            shape=(own, *first.shape[1:]),
-            dims=(own, *first.dims[1:]),
-            chunks=NO_CHUNKS,
-        )
-
-    members = Members(n_rows, member, files)
+    members = Members(n_rows, (first,), files, np.arange(len(files)))
     return joined_alike(replace(first, others=files), members, chunks, counts, filters)
 
 

@@ -129,10 +129,10 @@ class Manifest:
             _renumber(files, states, np.flatnonzero(states[:, 0] == device))
         return files
 
-    def _etags(self, numbers: U32) -> list[str]:
+    def _etags(self, numbers: U32) -> tuple[str, ...]:
         if np.all(numbers == NO_VALUE):
-            return []
-        etags = ["" if n == NO_VALUE else self.index.value(n) for n in numbers.tolist()]
+            return ()
+        etags = tuple("" if n == NO_VALUE else self.index.value(n) for n in numbers.tolist())
         if not all(isinstance(etag, str) for etag in etags):
             raise DamagedIndexError("the versions of objects are no texts")
         return etags

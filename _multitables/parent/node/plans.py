@@ -16,7 +16,14 @@ from typing import Any
 
 from _multitables import errors
 from _multitables.errors import MultitablesError, OptionsError
-from _multitables.index.chunk_index import AxisWindow, ChunkIndex, Fingerprint, SourceFile
+from _multitables.index.chunk_index import (
+    AxisWindow,
+    ChunkIndex,
+    Fingerprint,
+    ManyFiles,
+    Members,
+    SourceFile,
+)
 from _multitables.index.element_type import Conversion
 from _multitables.index.hdf5_metadata import FilterSpec
 from _multitables.parent.stream.open_stream import Opened
@@ -42,6 +49,8 @@ CLASSES: dict[str, type] = {
         FilterSpec,
         Fingerprint,
         KeyRows,
+        ManyFiles,
+        Members,
         OrderWords,
         ReadPlan,
         SourceFile,
