@@ -57,7 +57,7 @@ def _text(path: Path) -> str:
 
 
 def is_cached(filename: str, offsets: Iterable[int]) -> bool:
-    """Tell whether the page cache has these bytes of a file; no device is asked for them."""
+    """Say whether the page cache has these bytes of a file, without a read from the device."""
     byte = bytearray(1)
     try:
         file = Descriptor.open(filename, os.O_RDONLY)

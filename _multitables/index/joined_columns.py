@@ -30,11 +30,11 @@ MAX_ROWS = 2**62
 
 
 class UnfitError(Exception):
-    """What of the columns contradicts itself."""
+    """Columns that contradict each other."""
 
 
 def joined_columns(
-    told: dict[str, Any],
+    survey: dict[str, Any],
     files: ManyFiles,
     index_in: Callable[[int], ChunkIndex],
     filters: Container[int],
@@ -51,12 +51,12 @@ def joined_columns(
     UnfitError
         Chunks are not those of a grid, or there are more rows than any files have.
     """
-    kinds, n_dims = told["kinds"], int(told["rank"][0])
-    if len(kinds) != 1 or np.any(told["kind"] != 0) or kinds[0]["layout"] == "compact":
+    kinds, n_dims = survey["kinds"], int(survey["rank"][0])
+    if len(kinds) != 1 or np.any(survey["kind"] != 0) or kinds[0]["layout"] == "compact":
         return None
-    if not n_dims or np.any(told["rank"] != n_dims):
+    if not n_dims or np.any(survey["rank"] != n_dims):
         return None
-    dims, extents = (told[name].reshape(-1, n_dims) for name in ("dims", "chunk_dims"))
+    dims, extents = (survey[name].reshape(-1, n_dims) for name in ("dims", "chunk_dims"))
     n_rows = dims[:, 0].astype(np.int64)
     if np.any(dims[:, 1:] != dims[0, 1:]) or np.any(extents != extents[0]):
         return None
@@ -66,7 +66,7 @@ def joined_columns(
     first = changed(first, filename=files.filename(0), fingerprint=files.fingerprint(0))
     if float(n_rows.sum(dtype=np.float64)) > MAX_ROWS // max(1, math.prod(first.dims[1:])):
         raise UnfitError("there are more rows than any files have")
-    chunks, counts = told["chunks"], told["n_chunks"].astype(np.int64)
+    chunks, counts = survey["chunks"], survey["n_chunks"].astype(np.int64)
     chunks["source"] = np.repeat(np.arange(len(files), dtype=np.uint32), counts)
     if first.layout == "chunked":
         _check_grids(chunks, counts, n_rows, first)

@@ -216,7 +216,7 @@ class JoinedSource(Source):
         return Indexed(indexes, files, missing)
 
     def _at_once(self, wanted: tuple[Wanted, ...]) -> Indexed | None:
-        """Index what is stored alike in all files; None: they are asked one by one."""
+        """Index what all files store alike; None: each file has to be looked at by itself."""
         paths = [self._options.root + normal_path(one) for one, _ in wanted if isinstance(one, str)]
         if len(paths) < len(wanted) or any(map(is_remote, self._filenames)) or self._closed:
             return None

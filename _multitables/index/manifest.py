@@ -35,7 +35,7 @@ from _multitables.options import ANYWHERE
 
 
 class ListedFile(Metadata):
-    """As `_core.MetadataFile`, of a file of a manifest; it is opened when it is first asked."""
+    """As `_core.MetadataFile`, of a file of a manifest; it is opened by the first question."""
 
     def __init__(self, file: SourceFile, options: OpenOptions, manifest: Fingerprint) -> None:
         self._of, self._options = file, options
@@ -85,7 +85,7 @@ class Manifest:
     Raises
     ------
     MissingFileError, FileOpenError, CorruptFileError
-        There is none, or it is no manifest, of another version, or damaged.
+        The manifest is missing, damaged, of another version, or another kind of file.
     LinkRefusedError
         A file is out of reach.
     """

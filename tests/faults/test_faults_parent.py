@@ -35,7 +35,7 @@ streamer = multitables.Streamer(path)
 
 
 def by(n_procs: int, source: str) -> str:
-    """A program whose two readers are so many processes; 0: threads of its own."""
+    """A program with this number of reader processes; 0: threads of its own."""
     assert "n_procs=2" in source
     return source.replace("n_procs=2", f"n_procs={n_procs}")
 

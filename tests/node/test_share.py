@@ -118,6 +118,21 @@ def test_what_one_rank_opens_is_whole_in_the_others(tmp_path: Path) -> None:
             plans.decode(damaged, b"1")
 
 
+def test_files_that_are_joined_as_columns_are_whole_in_the_others(tmp_path: Path) -> None:
+    names = [tmp_path / f"{number}.h5" for number in range(3)]
+    for number, path in enumerate(names):
+        with h5py.File(path, "w") as file:
+            file.create_dataset("x", data=np.arange(10 * number), chunks=(5,), maxshape=(None,))
+    opened = open_data(DataSpec(KeptSource(names, {}, keeps=False), {"x": "x"}))
+    data = plans.encode(b"1", plans.of_opened(opened))
+    again = plans.opened_of(plans.decode(data, b"1"), opened.structure)
+    assert plans.encode(b"1", plans.of_opened(again)) == data
+    (one,), (other,) = opened.indexes, again.indexes
+    assert one.joined.files is not None
+    assert [*map(repr, other.joined)] == [*map(repr, one.joined)]
+    assert other.filenames == one.filenames == [*map(str, names)]
+
+
 def test_even_ranks(rows_file: Path) -> None:
     found = Ranks(3, batches(rows_file, batch_size=70, even=True, drop_last=True)).end()
     assert [len(rows_of(lines)) for lines in found] == [980, 980, 980]

@@ -18,7 +18,7 @@ from _multitables.index.saved.format import GROUP, HARD, I64, SavedIndex
 
 
 def rows_alike(index: SavedIndex, path: str) -> I64 | None:
-    """Return the number of the object of a path in each file; None: each has to be asked."""
+    """Return the number of the object of a path in each file; None: each has to be searched."""
     ends = index.of_files("objects_end").astype(np.int64)
     begins = np.append(np.int64(0), ends[:-1])
     rows = _at(index, begins, ends, index.of_files("root"))

@@ -64,7 +64,7 @@ def receive(connection: socket.socket) -> tuple[dict[str, Any] | None, list[Desc
 
 
 def close(descriptors: list[Descriptor]) -> list[Descriptor]:
-    """Close descriptors, though an exception may refer to them, and return that none is left."""
+    """Close descriptors, though an exception may refer to them; return the empty list."""
     while descriptors:
         descriptors.pop().close()
     return descriptors

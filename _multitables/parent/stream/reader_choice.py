@@ -1,4 +1,4 @@
-"""Who reads a stream: threads of this process, or reader processes.
+"""The readers of a stream: threads of this process, or processes.
 
 Law
 ---

@@ -163,7 +163,7 @@ impl DataFile {
         })
     }
 
-    /// Whether it was read since this was asked last.
+    /// Whether it was read since the last call.
     pub fn was_read(&self) -> bool {
         self.compared.swap(self.fetches, Relaxed) != self.fetches
     }

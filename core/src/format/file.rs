@@ -160,7 +160,7 @@ impl File {
         self.root
     }
 
-    /// The header of an object, of which several questions are asked as a rule.
+    /// The header of an object, which most callers need several times.
     pub fn object(&self, offset: u64) -> Result<Arc<ObjectHeader>> {
         self.headers.get(offset, || {
             let header = ObjectHeader::read(&self.blocks, offset)?;

@@ -5,7 +5,7 @@
 //! 2. One object's damage is its own: it has no kind, and tells why when it is asked for alone. So has
 //!    one that is stored in a way of its own: virtual, in external files, or without elements.
 //! 3. Threads share the objects; results are in the order of the objects.
-//! 4. Who asks is looked after while threads help (`Interruption`).
+//! 4. While threads help, the caller's interruptions are looked at (`Interruption`).
 //! 5. Compact elements are copied behind one another; their one chunk begins there.
 
 use super::chunk::Chunk;
@@ -46,21 +46,21 @@ pub enum Storage {
     Chunked,
 }
 
-/// How a long work ends early: what reads for it then fails.
+/// How a long call ends early: its reads then fail.
 pub trait Interruption: Sync {
-    /// Do something for the thread that asks, in another one.
+    /// Do something for the calling thread, in another one.
     fn helping(&self, act: &mut dyn FnMut()) {
         act();
     }
 
-    /// Called by the thread that asks, while it waits for others.
+    /// The calling thread calls it while it waits for others.
     fn look(&self) {}
 }
 
 /// It does not end early.
 impl Interruption for () {}
 
-/// How often it is looked.
+/// Time between two looks at it.
 const PULSE: Duration = Duration::from_millis(50);
 
 /// What datasets have in common.

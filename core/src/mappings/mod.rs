@@ -9,7 +9,7 @@ pub mod extent;
 pub mod parts;
 pub mod selections;
 
-/// Why only a library reads a virtual dataset; or what went wrong when its sources were asked for.
+/// Why only a library reads a virtual dataset; or the error that a look at its sources raised.
 #[derive(Debug)]
 pub enum Unfit<E = std::convert::Infallible> {
     Because(String),

@@ -1,7 +1,7 @@
 //! A dataset as it is stored, as Python sees it: a value with typed fields.
 //!
 //! Law:
-//! 1. Never changes, and makes each value when it is asked for: most callers want two or three of them.
+//! 1. Never changes, and makes each value at its first use: most callers want two or three of them.
 //! 2. One type for every source of metadata. What the core read of a file has a table, too.
 
 use super::store::waited;

@@ -6,7 +6,7 @@
 //! 2. Only a ring that nobody else can write or see any more is kept: its blocks are given back, its
 //!    readers have said that they are at rest (`Leases::keep`), and no other process has it.
 //! 3. A bounded part of memory is kept, the oldest goes first. It is given back when no stream ran for
-//!    some seconds, when it is asked for (`release`), and before a ring is refused for want of memory.
+//!    some seconds, when `release` is called, and before a ring is refused for want of memory.
 //! 4. Nobody waits: who finds the list locked does without it. A forked child keeps nothing of its
 //!    parent's.
 
