@@ -180,7 +180,6 @@ def test_without_python_threads_read_what_they_can(
     rows: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys, "frozen", True, raising=False)
-    monkeypatch.setattr(sys, "executable", "")
     streamer = multitables.Streamer(rows)
     with streamer.get_queue("large", remainder=True) as stream:
         assert not read(stream).any()
