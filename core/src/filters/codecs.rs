@@ -42,7 +42,6 @@ unsafe extern "C" {
     fn ZSTD_getErrorCode(code: usize) -> u32;
     fn ZSTD_getFrameContentSize(src: *const c_void, n_src: usize) -> u64;
     fn bitunshuffle(typesize: i32, size: i32, src: *const u8, dst: *mut u8, version: u8) -> i32;
-    fn blosc2_init();
 }
 
 /// zstd's error code for an output that is too small.
@@ -134,8 +133,12 @@ pub(super) fn blosc_bitunshuffle(
     out: &mut [u8],
 ) -> bool {
     static INIT: std::sync::Once = std::sync::Once::new();
-    // SAFETY: takes nothing; picks the SIMD kernels, once.
-    INIT.call_once(|| unsafe { blosc2_init() });
+    // The first call picks the code for this CPU, and other threads must not see it half picked.
+    INIT.call_once(|| {
+        let (bits, mut bytes) = ([0; 8], [0; 8]);
+        // SAFETY: eight elements of one byte, on both sides.
+        unsafe { bitunshuffle(1, 8, bits.as_ptr(), bytes.as_mut_ptr(), version) };
+    });
     let (Ok(width), Ok(size)) = (i32::try_from(typesize), i32::try_from(stored.len())) else {
         return false;
     };
