@@ -44,7 +44,8 @@ class Run:
 
     def place(self, number: int) -> Place:
         """Return the place of one of them."""
-        return Place(self.file, int(self.offsets[number]), self.prefix + self.names[number])
+        offset = int(self.offsets[number]) % 2**64  # a saved index may say any
+        return Place(self.file, offset, self.prefix + self.names[number])
 
 
 class Begins:

@@ -22,7 +22,7 @@ import numpy as np
 import pytest
 import shot_files
 import structures
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from index_changes import CHANGES, changed, with_tables
 from oracle import same
@@ -278,6 +278,7 @@ def test_damage_anywhere(one: Path, changes: list[Any]) -> None:
 
 
 @EXAMPLES
+@example(changes=[("bytes", 1721, bytes(6) + b"\x80")])
 @given(changes=st.lists(CHANGES, min_size=1, max_size=3))
 def test_tables_that_lie(one: Path, changes: list[Any]) -> None:
     good = one.with_suffix(".good").read_bytes()
