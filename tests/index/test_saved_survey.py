@@ -82,7 +82,7 @@ def described(file: OpenFile, offsets: list[int]) -> Iterator[Any]:
         at, rank = int(told.dims_at[number]), int(told.rank[number])
         first = int(told.chunks_at[number])
         chunks = told.chunks[first:][: told.n_chunks[number]].tolist()
-        if told.kinds[kind].layout == "compact" and chunks[0]:
+        if told.kinds[kind].layout == "compact" and chunks:
             (_, begin, size, *_), *_ = chunks
             chunks = [told.inline[0][begin:][:size]]
         yield told.kinds[kind], told.chunk_dims[at : at + rank].tolist(), chunks
