@@ -375,7 +375,7 @@ class Source:
             self._options.check_library(place.file.filename, place.path, str(why))
             return stored.with_dims(self._by_library(place)[0].dims), None
 
-    def told(self, place: Place) -> StoredDataset:
+    def stored(self, place: Place) -> StoredDataset:
         """Return what the core tells of a dataset, or libhdf5 where the core does not know it.
 
         Raises

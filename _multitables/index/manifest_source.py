@@ -88,7 +88,7 @@ class ManifestRows(ManifestSource):
         name, by = self._filenames[number], "" if number else self._manifest.filename
         return OpenFiles(name, options, main=self._manifest.open_file(number, by))
 
-    def told(self, place: Place) -> _core.StoredDataset:
+    def stored(self, place: Place) -> _core.StoredDataset:
         """Return what a dataset is, with the rows of all files, in no chunks of its own.
 
         Raises
@@ -96,7 +96,7 @@ class ManifestRows(ManifestSource):
         UnsupportedDatasetError, MissingDatasetError
             A file has no such rows.
         """
-        stored = super().told(place)
+        stored = super().stored(place)
         if not self._has_rows(place, stored):
             return stored
         dims = self.index(place.path).dims
@@ -116,7 +116,7 @@ class ManifestRows(ManifestSource):
         self, place: Place, field: str | None = None, *, as_stored: bool = False
     ) -> ChunkIndex:
         """Index a dataset; as it is stored, with the rows of all files."""
-        if not (as_stored and self._has_rows(place, super().told(place))):
+        if not (as_stored and self._has_rows(place, super().stored(place))):
             return super().index_at(place, field, as_stored=as_stored)
 
         def stored_in(one: Source) -> ChunkIndex:

@@ -129,5 +129,5 @@ class Versions(Mapping[str, Version]):
             both = [of_version(source, self[one].name) for one in (old, new)]
             places = [(one, one.find(path)) for one in both]
             old_index, new_index = (one.index_at(place, as_stored=True) for one, place in places)
-            types = {one.told(place).datatype for one, place in places}
+            types = {one.stored(place).datatype for one, place in places}
             return differing_rows(old_index, new_index, same_type=len(types) == 1)

@@ -69,7 +69,7 @@ def open_alone(queue: _core.WorkQueue, file: KeptSource, path: str) -> Alone:
     with file.open() as source:
         place = source.find(path)
         if not _has_objects(source, place):
-            return open_dataset(queue, file, path) if source.told(place).dims else None
+            return open_dataset(queue, file, path) if source.stored(place).dims else None
         try:
             rows = source.variable(place)
         except UnsupportedDatasetError:
@@ -81,7 +81,7 @@ def open_alone(queue: _core.WorkQueue, file: KeptSource, path: str) -> Alone:
 
 def _has_objects(source: Source, place: Place) -> bool:
     try:
-        return bool(dtype_of(source.told(place).datatype).hasobject)
+        return bool(dtype_of(source.stored(place).datatype).hasobject)
     except TypeError:  # NumPy has no such type, which is refused where it is opened or read
         return False
 
@@ -115,7 +115,7 @@ def value_of(file: KeptSource, path: str) -> Any:
     with file.open() as source:
         place = source.find(path)
         with errors_named(place):
-            found = source.told(place)
+            found = source.stored(place)
             if found.is_null:
                 return Empty(dtype_of(found.datatype))
             stored = whole(source.index_at(place, as_stored=True)).reshape(found.dims)

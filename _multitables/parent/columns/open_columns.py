@@ -211,7 +211,7 @@ def _of_table(
 
 
 def _members(source: Source, place: Place) -> list[str]:
-    datatype = datatype_of(source.told(place).datatype)
+    datatype = datatype_of(source.stored(place).datatype)
     if datatype["kind"] != "compound":
         raise UnsupportedDatasetError(
             f"{place.path!r} in {place.file.filename!r} has no columns (expected a group, or a "

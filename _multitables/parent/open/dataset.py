@@ -77,7 +77,7 @@ class Dataset(Object, Filtered):
 
     @kept
     def _stored(self) -> _core.StoredDataset:
-        return self._handle.shared.source.told(self._place)
+        return self._handle.shared.source.stored(self._place)
 
     @property
     def _pipeline(self) -> Sequence[Filter]:

@@ -44,7 +44,7 @@ def readers_for(
 
 
 def _is_cached(index: ChunkIndex) -> bool:
-    """Tell whether the page cache seems to have what is stored of a dataset."""
+    """Say whether the page cache seems to have what is stored of a dataset."""
     return all(_is_cached(one) for one in index.shown) and all(
         device.is_cached(filename, offsets) for filename, offsets in _places(index)
     )

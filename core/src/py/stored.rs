@@ -254,7 +254,7 @@ impl StoredDataset {
         self.dataset
             .filters
             .iter()
-            .map(|filter| told(py, filter))
+            .map(|filter| filter_values(py, filter))
             .collect()
     }
 
@@ -334,7 +334,7 @@ fn stored_layout(
 }
 
 /// (id, flags, values, name)
-pub fn told<'py>(py: Python<'py>, filter: &Filter) -> PyResult<Bound<'py, PyTuple>> {
+pub fn filter_values<'py>(py: Python<'py>, filter: &Filter) -> PyResult<Bound<'py, PyTuple>> {
     let values = PyTuple::new(py, &filter.values)?;
     (
         filter.id,

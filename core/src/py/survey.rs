@@ -4,7 +4,7 @@
 
 use super::metadata::{MetadataFile, bytes};
 use super::store::waited;
-use super::stored::told;
+use super::stored::filter_values;
 use crate::format::survey::{Interruption, Storage, Survey};
 use crate::os::interrupt;
 use numpy::PyArray1;
@@ -81,7 +81,7 @@ fn kinds<'py>(py: Python<'py>, found: &Survey) -> PyResult<Bound<'py, PyList>> {
         dict.set_item("layout", layout)?;
         dict.set_item("datatype", bytes(py, &kind.datatype))?;
         dict.set_item("element_bytes", kind.element_bytes)?;
-        let filters = kind.filters.iter().map(|filter| told(py, filter));
+        let filters = kind.filters.iter().map(|filter| filter_values(py, filter));
         dict.set_item("filters", filters.collect::<PyResult<Vec<_>>>()?)?;
         dict.set_item("fill_value", bytes(py, kind.fill.shown()))?;
         dict.set_item("class", bytes(py, &kind.class))?;
