@@ -127,10 +127,12 @@ def _descriptors() -> Iterator[str]:
 
 
 def threads() -> Iterator[str]:
-    """The threads of this process, each with its name."""
+    """The threads of this process, each with its name, but for one that Arrow's allocator keeps."""
     for tid in _tasks(os.getpid()):
         with contextlib.suppress(OSError):
-            yield f"{tid} {Path(f'/proc/self/task/{tid}/comm').read_text().strip()}"
+            name = Path(f"/proc/self/task/{tid}/comm").read_text().strip()
+            if name != "jemalloc_bg_thd":
+                yield f"{tid} {name}"
 
 
 def _tasks(pid: int) -> set[str]:
