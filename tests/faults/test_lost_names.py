@@ -235,7 +235,8 @@ def test_files_of_a_list_that_were_unlinked(tmp_path: Path) -> None:
     with stream, pytest.raises(multitables.MissingFileError, match="was removed") as caught:
         take()
     assert delivered == [row // 2 for row in range(len(delivered))]
-    assert caught.value.filename == str(paths[len(delivered) // 2])
+    # The reader is ahead of what was delivered by as many blocks as it reads at a time.
+    assert caught.value.filename in map(str, paths[len(delivered) // 2 :])
 
 
 def test_what_another_file_has_the_name_of(tmp_path: Path, want: dict[str, list[Any]]) -> None:
