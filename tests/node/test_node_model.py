@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from node_fakes import put_in_place
 from node_model import Case, Walk, WrongError, case
-from node_stage import put_in_place
 from node_world import Process
 
 from _multitables.parent.node import messages

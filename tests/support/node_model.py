@@ -20,15 +20,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from node_stage import (
-    PIDFD,
-    STAGE,
-    HostListener,
-    HostSocket,
-    Paused,
-    Served,
-    next_call,
-)
+from node_fakes import PIDFD, HostListener, HostSocket
+from node_stage import STAGE, Paused, Served, next_call
 from node_world import CLOSES, HOST, Label, Process, Raises, State, World
 
 from _multitables.parent.node.host import LEFT_SECONDS, WAIT_SECONDS, Host
