@@ -4,22 +4,24 @@ Law
 ---
 1. Options are checked before the file is opened, and the file is looked through before readers are
    started.
+2. What streams many datasets is imported when it is first needed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from _multitables.options import check_names, checked
-from _multitables.parent.collection.collection import Collection
-from _multitables.parent.collection.open_items import ItemSpec
-from _multitables.parent.columns.columns import Columns
-from _multitables.parent.columns.open_columns import open_columns
 from _multitables.parent.ranks import Rank, ranks
 from _multitables.parent.stream.open_stream import DataSpec
 from _multitables.parent.streamer_base import StreamerBase
 from _multitables.plan.reader_options import CollectionOptions, ColumnOptions
 from _multitables.tree import one_path
+
+if TYPE_CHECKING:
+    from _multitables.parent.collection.collection import Collection
+    from _multitables.parent.columns.columns import Columns
 
 
 class ManyDatasets(StreamerBase):
@@ -118,6 +120,9 @@ class ManyDatasets(StreamerBase):
             share=share,
         )
         named = wanted.attrs, wanted.exclude
+        from _multitables.parent.collection.collection import Collection
+        from _multitables.parent.collection.open_items import ItemSpec
+
         spec = ItemSpec(self._file, one_path(path), by, scales, *named, self._wanted.rotational)
         pool, owns_pool = self._keeping_pool()
         return Collection(spec, wanted, pool, owns_pool=owns_pool)
@@ -190,6 +195,9 @@ class ManyDatasets(StreamerBase):
         spec = DataSpec(self._file, "", rotational=self._wanted.rotational)
         groups = group if isinstance(group, Mapping) else one_path(group)
         chosen = None if columns is None else check_names("columns", columns)
+        from _multitables.parent.columns.columns import Columns
+        from _multitables.parent.columns.open_columns import open_columns
+
         opened = open_columns(spec, groups, chosen, check_names("index", index))
         pool, owns_pool = self._keeping_pool()
         return Columns(opened, wanted, pool, owns_pool=owns_pool)

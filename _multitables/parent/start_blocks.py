@@ -3,15 +3,15 @@
 Law
 ---
 1. Which kind of stream it is, is decided here alone.
-2. Rows are taken to have one size; where they have not, the refusal says so, and they are ragged.
+2. What streams ragged rows and versions is imported when it is first needed.
+3. Rows are taken to have one size; where they have not, the refusal says so, and they are ragged.
 """
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from _multitables.errors import OptionsError, UnsupportedDatasetError
-from _multitables.parent.ragged.open_rows import open_rows
-from _multitables.parent.ragged.ragged_queue import RaggedQueue
-from _multitables.parent.ragged.start_rows import start_rows, stream_plan
 from _multitables.parent.readers.reader_pool import ReaderPool
 from _multitables.parent.stream.open_stream import (
     DataSpec,
@@ -20,7 +20,6 @@ from _multitables.parent.stream.open_stream import (
     refuse_ragged,
     start_stream,
 )
-from _multitables.parent.stream.open_versions import start_versions
 from _multitables.parent.stream.stream_queue import StreamQueue
 from _multitables.plan.batch_plan import plan_batches
 from _multitables.plan.dataset_table import lead_of
@@ -28,6 +27,9 @@ from _multitables.plan.reader_options import StreamOptions
 from _multitables.plan.row_order import file_order
 from _multitables.plan.row_subset import subset_of
 from _multitables.plan.stream_plan import ReadPlan
+
+if TYPE_CHECKING:
+    from _multitables.parent.ragged.ragged_queue import RaggedQueue
 
 
 def start_blocks(
@@ -42,6 +44,8 @@ def start_blocks(
                 option="inner",
                 got=spec.inner,
             )
+        from _multitables.parent.stream.open_versions import start_versions
+
         return start_versions(pool, spec, wanted)
 
     def planned(opened: Opened, n_readers: int) -> tuple[ReadPlan, int]:
@@ -68,6 +72,9 @@ def start_blocks(
         refuse_ragged(spec.path)
         return start_stream(pool, wanted.n_procs, lambda: open_data(spec), planned)
     except UnsupportedDatasetError as refusal:
+        from _multitables.parent.ragged.open_rows import open_rows
+        from _multitables.parent.ragged.start_rows import start_rows, stream_plan
+
         opened = open_rows(spec, refusal)
         plan = stream_plan(opened, wanted, tail_only)
         return start_rows(pool, wanted.n_procs.count, spec, opened, plan)

@@ -6,12 +6,14 @@ Law
    ``with Streamer(...)`` what was read of it is kept.
 2. Options are checked before anything is started; readers start while the file is indexed.
 3. Readers belong to one stream, or, inside ``with Streamer(...)``, to the streamer.
+4. Batches, and the queue of a file that grows, are imported when they are first needed: a queue's
+   first block does not wait for them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from _multitables import options
 from _multitables.errors import OptionsError, QueueClosed
@@ -19,19 +21,19 @@ from _multitables.index.file_name import Filename
 from _multitables.index.kept_source import KeptSource
 from _multitables.index.versions import VersionKey, VersionKeys
 from _multitables.options import CheckedVersion, check_any_version, checked
-from _multitables.parent.batches.batches import Batches
 from _multitables.parent.dependents import Dependents
 from _multitables.parent.many_datasets import ManyDatasets
-from _multitables.parent.ragged.ragged_queue import RaggedQueue
 from _multitables.parent.ranks import Rank, ranks
 from _multitables.parent.start_blocks import start_blocks
-from _multitables.parent.stream.follow_queue import FollowQueue
 from _multitables.parent.stream.open_stream import DataSpec
-from _multitables.parent.stream.row_generator import iterate_rows
 from _multitables.parent.stream.stream_queue import StreamQueue
 from _multitables.parent.titles import count, file_title
 from _multitables.plan.reader_options import BatchOptions, StreamerOptions, StreamOptions
 from _multitables.tree import Joined, Paths, structure_of
+
+if TYPE_CHECKING:
+    from _multitables.parent.batches.batches import Batches
+    from _multitables.parent.ragged.ragged_queue import RaggedQueue
 
 
 class Streamer(ManyDatasets):
@@ -115,7 +117,7 @@ class Streamer(ManyDatasets):
 
     def __setstate__(self, state: tuple[StreamerOptions, KeptSource]) -> None:
         super().__setstate__(state)
-        self._queues = Dependents[StreamQueue | RaggedQueue]()
+        self._queues: Dependents[StreamQueue | RaggedQueue] = Dependents()
 
     def __repr__(self) -> str:
         n_open = sum(stream.mine and stream.is_open for stream in self._queues)
@@ -269,6 +271,8 @@ class Streamer(ManyDatasets):
             follow=follow,
             max_wait_seconds=max_wait_seconds,
         )
+        from _multitables.parent.stream.row_generator import iterate_rows
+
         return iterate_rows(stream, structure)
 
     def get_remainder(
@@ -441,6 +445,8 @@ class Streamer(ManyDatasets):
         self._check_one_file("version", wanted.version)
         pool, owns_pool = self._keeping_pool()
         spec = self._spec(path, field, inner, wanted.version)
+        from _multitables.parent.batches.batches import Batches
+
         return Batches(spec, wanted, pool, owns_pool=owns_pool)
 
     # ---- inside
@@ -467,6 +473,8 @@ class Streamer(ManyDatasets):
         _check_not_joined(spec, "follow", wanted.follow)
         stream: StreamQueue | RaggedQueue
         if wanted.follow:
+            from _multitables.parent.stream.follow_queue import FollowQueue
+
             stream = FollowQueue(*self._keeping_pool(), wanted, spec)
         else:
             stream = start_blocks(self._reader_pool, spec, wanted, tail_only=tail_only)

@@ -64,6 +64,23 @@ def test_opening_loads_what_it_needs(tmp_path: Path) -> None:
     assert read == READS
 
 
+def test_a_queue_loads_no_other_kind_of_stream(tmp_path: Path) -> None:
+    path = tmp_path / "some.h5"
+    with h5py.File(path, "w") as file:
+        file["plain"] = np.arange(100)
+    done = run_script(
+        "import sys\n"
+        "import multitables\n"
+        f"with multitables.Streamer({str(path)!r}).get_queue('plain', remainder=True) as queue:\n"
+        "    with queue.get() as block:\n"
+        "        assert block.sum() == 4950\n"
+        "print(*sorted(sys.modules))"
+    )
+    loaded = {name.split(".")[2] for name in done.stdout.split() if ".parent." in name}
+    assert "stream" in loaded, done.stderr
+    assert not loaded & {"batches", "collection", "columns", "node", "ragged", "random"}
+
+
 def test_every_public_name_is_there_when_it_is_named() -> None:
     assert set(later.LATER) < set(multitables.__all__) <= set(dir(multitables))
     for name, file in later.LATER.items():
