@@ -49,11 +49,12 @@ def queue(library: Any, asked: dict[str, Any]) -> Iterator[Read]:
 
     What is told is also how long the first block took.
     """
+    made = library.Streamer  # what is imported when it is named is imported before the clock starts
 
     def read(checks: bool) -> Any:
         digest, n_bytes, start = stream_loop.Digest(), 0, time.perf_counter()
         first_seconds = 0.0
-        with library.Streamer(asked["url"], **_options(asked)) as streamer:
+        with made(asked["url"], **_options(asked)) as streamer:
             for block in _blocks(streamer, asked):
                 first_seconds = first_seconds or time.perf_counter() - start
                 n_bytes += block.nbytes
