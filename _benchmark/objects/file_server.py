@@ -28,10 +28,19 @@ def file_server(folder: str | os.PathLike[str]) -> Iterator[str]:
         yield f"http://127.0.0.1:{program.port}"
 
 
+class Server(ThreadingHTTPServer):
+    """A server that keeps as many connections waiting as web servers do."""
+
+    #: Of more than these the kernel drops the first packet, which is sent again after a second.
+    request_queue_size = 1024
+
+
 class Handler(SimpleHTTPRequestHandler):
     """GET and HEAD of a file."""
 
     protocol_version = "HTTP/1.1"
+    #: Or a body waits until the client has acknowledged its head, which takes the kernel 40 ms.
+    disable_nagle_algorithm = True
 
     def do_GET(self) -> None:
         """Answer a GET or, without the body, a HEAD."""
@@ -85,7 +94,7 @@ class Handler(SimpleHTTPRequestHandler):
 def main(folder: str) -> None:
     """Serve files until standard input ends."""
     handler = functools.partial(Handler, directory=folder)
-    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    server = Server(("127.0.0.1", 0), handler)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     print(server.server_address[1], flush=True)
     sys.stdin.read()
