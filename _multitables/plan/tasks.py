@@ -35,6 +35,9 @@ from _multitables.plan.dataset_table import (
 DEFLATE = 1
 #: A part of all bytes that may be decoded again, so that the ring need not be long.
 AGAIN_SHARE = 8
+#: Where the first task of an object is cut, in parts that the last number counts: requests share
+#: the way from a store, so the first rows would come as late as all, were they as large a request.
+FIRST_PARTS = (0, 1, 2, 4, 8)
 #: `kind` of a task.
 KIND_CHUNKS, KIND_LIBRARY, KIND_SHARE = 0, _core.TASK_LIBRARY, _core.TASK_SHARE
 
@@ -162,6 +165,8 @@ def _stored_tasks(
             check_plan(dataset, n_chunks, 0, memory_limit_bytes)
             begins = np.arange(chunk_rows.start, chunk_rows.stop, step, dtype=np.uint64)
         ends = np.minimum(begins + np.uint64(step), np.uint64(chunk_rows.stop))
+        if dataset.index.is_remote and step >= FIRST_PARTS[-1]:
+            begins, ends = _with_short_beginning(begins, ends)
         tasks = _rows_of(begins, ends, outer, lap)
     gaps = np.zeros((len(tasks) + 1, 2), np.uint64)
     gaps[1:, 0], gaps[:-1, 1], gaps[-1, 1] = tasks["row_end"], tasks["row_begin"], len(lap)
@@ -169,6 +174,17 @@ def _stored_tasks(
         tasks = _columns(tasks, begins, ends, inner, per_task)
     tasks["dataset"] = tasks["tape"] = number
     return _cut(tasks, most), chunks, gaps[gaps[:, 0] < gaps[:, 1]]
+
+
+def _with_short_beginning(begins: U64, ends: U64) -> tuple[U64, U64]:
+    """Cut the first task: its first rows come while the others are still on their way."""
+    if not len(begins):
+        return begins, ends
+    n_rows = ends[0] - begins[0]
+    parts = np.array(FIRST_PARTS[:-1], np.uint64) * n_rows // np.uint64(FIRST_PARTS[-1])
+    cut = begins[0] + parts
+    cut = cut[np.append(True, cut[1:] > cut[:-1])]
+    return np.concatenate([cut, begins[1:]]), np.concatenate([cut[1:], ends])
 
 
 def _rows_of(begins: U64, ends: U64, outer: int, lap: range) -> Records:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -89,6 +90,33 @@ def test_files_of_a_list_are_opened_at_a_time(tmp_path: Path) -> None:
         rows, _ = streamed(urls, "x", n_procs=1)  # type: ignore[arg-type]
     same(rows, np.tile(np.arange(5), 9))
     assert not together.broken
+
+
+def test_the_first_block_waits_for_no_large_request(tmp_path: Path) -> None:
+    path, data = tmp_path / "data.h5", noise(64, 1 << 15)
+    with h5py.File(path, "w") as file:
+        file.create_dataset("x", data=data, chunks=(1, 1 << 15))
+    chunk_bytes, first_has_come = data.nbytes // 64, threading.Event()
+
+    def status(sent: Sent) -> int:
+        begin, end = map(int, sent.headers["range"][6:].split("-"))
+        if end - begin >= 2 * chunk_bytes:
+            first_has_come.wait(20)
+        return 0
+
+    with plain_server(objects={"/data.h5": path.read_bytes()}, status=status) as server:
+        with multitables.Streamer(f"{server.endpoint}/data.h5").get_queue("x", 1) as queue:
+            with queue.get(timeout=15) as block:
+                same(np.array(block), data[: len(block)])
+            first_has_come.set()
+            got = [np.array(rows) for rows in _blocks(queue)]
+        same(np.concatenate(got), data[1:])
+
+
+def _blocks(queue: multitables.StreamQueue) -> Iterator[np.ndarray]:
+    for guard in queue:
+        with guard as block:
+            yield block
 
 
 def test_with_an_index(tmp_path: Path, remote: Remote) -> None:
