@@ -12,6 +12,8 @@ from __future__ import annotations
 #: Data of up to this size is read by threads of the user's process, where the user leaves it open:
 #: processes take some 50 ms to begin, in which two threads decode more than this.
 LITTLE_DATA_BYTES = 16 << 20
+#: The same of a store, where processes take some 300 ms until their first request.
+LITTLE_REMOTE_BYTES = 256 << 20
 #: Data of up to this size, in the page cache, is read on the caller's own thread: to wake another
 #: one takes longer, or as long.
 HERE_BYTES = 512 << 10

@@ -69,8 +69,9 @@ def by_queue(name: Any, opened: dict[str, Any]) -> np.ndarray:
 
 
 def by_batches(name: Any, opened: dict[str, Any]) -> np.ndarray:
+    """On threads of this process, where a queue has two others."""
     rows = np.empty_like(DATA)
-    with Streamer(name, **opened).get_batches("x", 64, shuffle="chunks", n_procs=2) as batches:
+    with Streamer(name, **opened).get_batches("x", 64, shuffle="chunks") as batches:
         found = np.concatenate([np.array(batch) for batch in batches])
     order = np.argsort(DATA[:, 0], kind="stable")
     rows[order] = found[np.argsort(found[:, 0], kind="stable")]
@@ -213,7 +214,8 @@ def test_no_server(path: Path, remote: Remote) -> None:
             reader.request(handle[:100]).get()
 
 
-def test_a_server_that_dies_meanwhile(path: Path, remote: Remote) -> None:
+@pytest.mark.parametrize("n_procs", [None, 1])
+def test_a_server_that_dies_meanwhile(n_procs: int | None, path: Path, remote: Remote) -> None:
     """Blocks that came before are right; then the error comes, not a wait for ever."""
     options = {**QUICK, "max_retries": 1, "max_requests": 1, "timeout_seconds": 20.0}
     streamer = Streamer(remote.put(path), storage_options=remote.options(**options))
@@ -222,7 +224,7 @@ def test_a_server_that_dies_meanwhile(path: Path, remote: Remote) -> None:
 
     def read() -> None:
         nonlocal n_rows
-        with streamer.get_queue("x", n_procs=1, ordered=True, block_size=50) as queue:
+        with streamer.get_queue("x", n_procs=n_procs, ordered=True, block_size=50) as queue:
             for guard in queue:
                 with guard as block:
                     same(np.array(block), DATA[n_rows : n_rows + len(block)])
@@ -347,8 +349,10 @@ def test_an_object_that_is_replaced(path: Path, remote: Remote, tmp_path: Path) 
             with pytest.raises(FileChangedError, match="changed after it was indexed") as caught:
                 read()
             assert caught.value.filename == name
-        with streamer.get_queue("x", n_procs=1, ordered=True) as queue, next(iter(queue)) as block:
-            same(np.array(block), DATA[: len(block)] + 1)
+        for n_procs in (None, 1):
+            queue = streamer.get_queue("x", n_procs=n_procs, ordered=True)
+            with queue, queue.get() as block:
+                same(np.array(block), DATA[: len(block)] + 1)
 
 
 def test_what_is_no_file(remote: Remote) -> None:

@@ -133,8 +133,8 @@ def in_fork(function: Callable[[], Any]) -> Any:
         return child.answer()
 
 
-def streamed(stored: Stored) -> list[int]:
-    return sorted(map(int, stored.streamer().get_generator("rows", n_procs=1)))
+def streamed(stored: Stored, n_procs: int | None = 1) -> list[int]:
+    return sorted(map(int, stored.streamer().get_generator("rows", n_procs=n_procs)))
 
 
 def requested(stored: Stored) -> list[int]:
@@ -164,13 +164,14 @@ def test_a_handle_is_taken_along(stored: Stored, tmp_path: Path, state: str) -> 
         assert sums(file["x"]) == sums(DATA)
 
 
-def test_forks_have_streams_and_readers_of_their_own(stored: Stored) -> None:
+@pytest.mark.parametrize("n_procs", [None, 1])
+def test_forks_have_streams_and_readers_of_their_own(stored: Stored, n_procs: int | None) -> None:
     """As a DataLoader forks its processes in the middle of the parent's stream."""
 
     def read() -> Any:
-        return streamed(stored), requested(stored)
+        return streamed(stored, n_procs), requested(stored)
 
-    stream = stored.streamer().get_generator("rows", n_procs=1)
+    stream = stored.streamer().get_generator("rows", n_procs=n_procs)
     with contextlib.closing(stream):
         rows = [int(next(stream)) for _ in range(500)]
         with contextlib.ExitStack() as stack:

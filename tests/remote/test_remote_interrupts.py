@@ -1,7 +1,8 @@
 """Ctrl-C while a store does not answer: it ends the wait, and the program can go on.
 
 1. The signal is a real one, sent while the server holds its answer back.
-2. What was asked for is left to threads, which end when the server answers.
+2. What was asked for is left to threads, which end when the server answers. A stream's do not wait
+   for it.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import h5py
 import numpy as np
 import pytest
 from plain_server import plain_server
+from processes import Holdings, wait_until
 
 import multitables
 
@@ -96,6 +98,35 @@ def test_an_interrupt_while_a_file_is_read(data: bytes, read: Callable[[Any], No
             answers.clear()
             interrupted(lambda: read(file), answers)
             read(file)
+
+
+@pytest.mark.parametrize("n_procs", [None, 1])
+def test_a_stream_ends_while_a_store_does_not_answer(data: bytes, n_procs: int | None) -> None:
+    answers = threading.Event()
+    answers.set()
+    before = kept_rings()
+    with plain_server(objects={"/data.h5": data}, status=lambda _: 0 * answers.wait()) as server:
+        streamer = multitables.Streamer(f"{server.endpoint}/data.h5", storage_options=OPTIONS)
+
+        def read() -> None:
+            with streamer.get_queue("/rows", n_procs=n_procs, cyclic=True, read_ahead=4) as stream:
+                answers.clear()
+                for guard in stream:
+                    with guard:
+                        pass
+
+        hung = threading.Event()
+        try:
+            interrupted(read, hung)
+            wait_until(lambda: kept_rings() <= before, "the end of its readers")
+        finally:
+            answers.set()
+
+
+def kept_rings() -> int:
+    """Mappings of rings of this process that somebody still uses."""
+    multitables.release_memory()
+    return sum("-ring" in line for line in Holdings.now().mappings)
 
 
 def test_an_interrupt_in_a_fork(data: bytes) -> None:

@@ -107,7 +107,7 @@ def test_links_of_one_server_to_another(
     given = {**QUICK, "headers": HEADERS}
     with multitables.open(f"{good.endpoint}/a.h5", storage_options=given) as file:
         np.testing.assert_array_equal(file["x"][:], DATA)
-        with file["x"].stream(n_procs=1, block_size=8) as blocks:
+        with file["x"].stream(block_size=8) as blocks:
             assert len(list(blocks)) == 2
         with file["x"].file.streamer().get_queue("x", n_procs=1, block_size=8) as blocks:
             assert len(list(blocks)) == 2

@@ -153,9 +153,11 @@ def test_processes(opened: tuple[str, dict[str, Any]]) -> None:
                 clean(Path(f"/proc/{pid}/{of}").read_bytes())
 
 
+@pytest.mark.parametrize("n_procs", [None, 1])
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 412, 416, 500, 302])
 def test_errors(
     status: int,
+    n_procs: int | None,
     opened: tuple[str, dict[str, Any]],
     server: PlainServer,
     capfd: pytest.CaptureFixture[str],
@@ -174,7 +176,7 @@ def test_errors(
         data, handle = file["x"], reader.get_dataset("x")
 
         def stream() -> None:
-            with streamer.get_queue("x", n_procs=1) as queue:
+            with streamer.get_queue("x", n_procs=n_procs) as queue:
                 for guard in queue:
                     with guard:
                         server.status = lambda _: status

@@ -2,10 +2,12 @@
 
 Law
 ---
-1. What a library or a plugin reads, and what lies in a store, always has processes.
+1. What a library or a plugin reads always has processes.
 2. Where the user leaves it open, threads read what is little, and what the page cache has without a
    filter: that takes less time than processes need to begin. Everything else has processes, whose
    end harms nobody; but threads where no process can be started.
+3. Of a store more is little: this process has a client and connections already, which each process
+   would make first. Of much, processes send more requests than one can.
 """
 
 from __future__ import annotations
@@ -31,11 +33,13 @@ def readers_for(
 ) -> Readers | Threads:
     """Return who reads some datasets; `waits`: reads go around the page cache, or take turns."""
     native = not any(index.why_library(READERS_FILTERS) for index in indexes)
-    if wanted.threads is False or not native or any(index.is_remote for index in indexes):
+    if wanted.threads is False or not native:
         return pool.take(wanted.count)
+    is_remote = any(index.is_remote for index in indexes)
     n_bytes = sum(index.n_rows * index.decoded_row_bytes for index in indexes)
-    is_cached = not waits and all(_is_cached(index) for index in indexes)
-    if wanted.threads is None and n_bytes > sizes.LITTLE_DATA_BYTES:
+    is_cached = not (waits or is_remote) and all(_is_cached(index) for index in indexes)
+    little = sizes.LITTLE_REMOTE_BYTES if is_remote else sizes.LITTLE_DATA_BYTES
+    if wanted.threads is None and n_bytes > little:
         plain = not any(one.pipeline for index in indexes for one in (index, *index.shown))
         if not (is_cached and plain) and _starts_processes():
             return pool.take(wanted.count)

@@ -1,11 +1,12 @@
 //! Threads of the user's process that read a stream into its ring, as reader processes do.
 //!
 //! Law:
-//! 1. A thread holds the ring as long as it reads; it ends when the stream is stopped.
+//! 1. A thread holds the ring as long as it reads; it ends when the stream is stopped, also while a
+//!    store does not answer.
 //! 2. What only a process may read, it leaves to one (ring/reader_loop.rs).
 //! 3. It knows nothing of Python, and is never waited for.
 
-use crate::os::idle_threads;
+use crate::os::{idle_threads, interrupt};
 use crate::process::serve::stream;
 use crate::ring::kept_rings;
 use crate::ring::leases::Leases;
@@ -33,7 +34,8 @@ fn read(book: &Leases, me: usize) {
 pub fn start(book: &Arc<Leases>, me: usize) -> io::Result<()> {
     let book = book.clone();
     book.keep(true);
-    idle_threads::start(Box::new(move || read(&book, me)), kept_rings::at_rest)
+    let work = move || interrupt::helping(&book.unwanted, || read(&book, me));
+    idle_threads::start(Box::new(work), kept_rings::at_rest)
 }
 
 /// End the threads that are free, and give kept rings back.

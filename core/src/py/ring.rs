@@ -315,7 +315,7 @@ impl Ring {
 
     /// Stop the readers, though consumers may still take blocks.
     fn stop(&self) {
-        self.inner.book.maps.control.stop();
+        self.inner.book.stop();
     }
 
     /// Send it to a reader, which has this number in it; nothing, if it is closed.

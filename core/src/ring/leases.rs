@@ -56,6 +56,8 @@ pub struct Leases {
     mark: ForkMark,
     /// No other process has the ring.
     keeps: AtomicBool,
+    /// The stream was stopped: threads that read it wait for no store any longer.
+    pub unwanted: Arc<AtomicBool>,
 }
 
 impl Drop for Leases {
@@ -80,7 +82,14 @@ impl Leases {
             state: Mutex::default(),
             mark: ForkMark::new()?,
             keeps: AtomicBool::new(false),
+            unwanted: Arc::default(),
         })
+    }
+
+    /// End the stream for all its readers.
+    pub fn stop(&self) {
+        self.unwanted.store(true, SeqCst);
+        self.maps.control.stop();
     }
 
     /// True in the process that made the ring, false in its forked children.
@@ -288,7 +297,7 @@ impl Leases {
         let mut state = self.state();
         state.closed = true;
         match self.plan.n_consumers() {
-            1 => self.maps.control.stop(),
+            1 => self.stop(),
             _ => self.end(&state),
         }
     }
