@@ -15,6 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from _multitables import sizes
 from _multitables.index.chunk_index import ChunkIndex, Records
 from _multitables.plan.dataset_table import Dataset, dataset_of, reader_bytes, table_of
 from _multitables.plan.ring_size import Tape, capacity_of, check_memory, n_slots, whole_pages
@@ -51,11 +52,17 @@ def plan_columns(
         The plan does not.
     """
     n_blocks = len(groups[0].ends) - 1
+    blocks = [np.diff(group.ends) * _row_bytes(group) for group in groups]
+    block_bytes = int(np.sum(blocks, axis=0).mean())
+    # The ring holds two of the longest tasks with the rows of all groups, and a group with few
+    # bytes would have all its rows in one.
+    together = min(n_blocks, max(1, sizes.MAX_RING_BYTES // 2 // max(1, block_bytes)))
     datasets, tables, parts = list[Dataset](), list[Records](), list[Records]()
     for group in groups:
         first, end = int(group.ends[0]), int(group.ends[-1])
         wanted = [dataset_of(index, direct, native_filters) for index in group.indexes]
-        table, tasks = plan_tasks(wanted, first, end - first, n_readers, memory_limit_bytes)
+        most = max(1, _most(group.ends, together))
+        table, tasks = plan_tasks(wanted, first, end - first, n_readers, memory_limit_bytes, most)
         for dataset in table.datasets:
             chunks = table.chunks[dataset.chunks_at : dataset.chunks_at + dataset.n_chunks]
             tables.append(chunks)
@@ -65,8 +72,6 @@ def plan_columns(
     of_group = np.repeat(np.arange(len(groups)), [len(group.indexes) for group in groups])
     tasks, steps = _in_order(np.concatenate(parts), groups, of_group)
     span = int((steps["row_end"] - steps["row_begin"]).max(initial=1))
-    blocks = [np.diff(group.ends) * _row_bytes(group) for group in groups]
-    block_bytes = int(np.sum(blocks, axis=0).mean())
     each = reader_bytes([index for group in groups for index in group.indexes], direct)
     capacity = capacity_of(block_bytes, 1, span, n_readers, None, each, n_blocks, n_consumers)
     ends = [_most(group.ends, capacity) for group in groups]

@@ -69,20 +69,22 @@ def plan_tasks(
     lap_rows: int,
     n_readers: int,
     memory_limit_bytes: int,
+    piece_rows: int = sys.maxsize,
 ) -> tuple[DatasetTable, Records]:
     """Cut a lap into tasks of all datasets, each of which has a tape of its own number.
 
-    Pieces of datasets may become shorter, where they can have any length. Tables that do not fit
-    into memory are an `UnsupportedDatasetError`.
+    Pieces of datasets may become shorter, where they can have any length; then tasks have at most
+    `piece_rows` of them. Tables that do not fit into memory are an `UnsupportedDatasetError`.
     """
     most = sys.maxsize
     if len(datasets) > 1 and any(dataset.index.row_bytes for dataset in datasets):
         most = _most_rows(datasets, n_readers, lap_rows)
-        datasets = [_in_pieces(dataset, most) for dataset in datasets]
+    each = [min(most, piece_rows) if dataset.clipped else most for dataset in datasets]
+    datasets = [_in_pieces(*one) for one in zip(datasets, each, strict=True)]
     lap = range(first_row, first_row + lap_rows)
     tables = [
-        _stored_tasks(dataset, number, lap, n_readers, most, memory_limit_bytes)
-        for number, dataset in enumerate(datasets)
+        _stored_tasks(dataset, number, lap, n_readers, rows, memory_limit_bytes)
+        for number, (dataset, rows) in enumerate(zip(datasets, each, strict=True))
     ]
     fills = _fill_tasks(datasets, [gaps for *_, gaps in tables], lap, most, memory_limit_bytes)
     tasks = np.concatenate([tasks for tasks, *_ in tables] + fills)

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import struct
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from hypothesis import strategies as st
 from plans import NATIVE, an_index, decoded, encoded, plain_index, ring
 
 from _multitables import _core
+from _multitables.index.chunk_index import ChunkIndex, chunks_of
 from _multitables.plan.column_plan import Group, plan_columns
 from _multitables.plan.stream_plan import ReadPlan
 
@@ -71,6 +73,24 @@ def test_every_row_has_a_task_in_its_block(case: Case) -> None:
             until = min(block + ahead, len(group.ends) - 1)
             held = int(group.ends[until] - group.ends[block]) * columns[number][1].row_bytes
             assert held <= plan.tapes[number].n_bytes
+
+
+@pytest.mark.parametrize("n_readers", [1, 2, 4])
+def test_a_group_of_few_bytes_makes_no_long_ring(n_readers: int) -> None:
+    """All its rows would fit into one task, for which the ring had to hold all of the others."""
+    n_blocks, row_bytes = 400, 4 * 8
+    each = [(1 << 20) // row_bytes, 10]
+    groups = [
+        Group([_contiguous(rows * n_blocks)], np.arange(n_blocks + 1) * rows) for rows in each
+    ]
+    plan = plan_columns(groups, n_readers=n_readers, native_filters=NATIVE)
+    assert plan.ring_payload_bytes < 32 << 20
+
+
+def _contiguous(n_rows: int) -> ChunkIndex:
+    chunks = chunks_of(np.zeros(1, "u8"), np.full(1, 512, "u8"), n_rows * 32)
+    index = replace(plain_index(n_rows, n_rows), layout="contiguous", chunk_dims=None)
+    return replace(index, pipeline=(), chunks=chunks)
 
 
 @settings(deadline=None, max_examples=60)
