@@ -3,7 +3,8 @@
 Law
 ---
 1. The published method and this library read the same files, with the same number of ranks.
-2. Ranks of this library share their readers where there are several, as many as there are cores.
+2. Ranks of this library share their readers where there are several; how many, and whether they are
+   processes, is the library's choice.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ class Columns:
 
     def _prepare(self, oracle: Oracle, ranks: int) -> Prepared:
         filenames = [particle_columns.in_directory(one, self.directory) for one in oracle.files]
-        share = {"share": "node" if ranks > 1 else "", "readers": len(os.sched_getaffinity(0))}
+        share = {"share": "node" if ranks > 1 else "", "readers": None}
         makers: list[tuple[str, str, dict[str, Any], tuple[str, ...]]] = [
             (METHODS[one], "published", {"keys": one}, ("h5py", "pandas")) for one in self.evtseq
         ]
