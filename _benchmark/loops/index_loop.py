@@ -160,7 +160,7 @@ class _Core:
     def _attributes(self, offset: int) -> Iterator[tuple[str, Any]]:
         for name, _, body, dims, elements in self._metadata.attributes(offset):
             kind, value = self._core.datatype(body), elements
-            if kind["kind"] == "variable_string":
+            if kind.kind == "variable_string":
                 _, heap, index = VARIABLE.unpack(elements)
                 value = self._metadata.global_object(heap, index)
             yield name.decode(), (kind, dims, value)
@@ -174,14 +174,14 @@ class _Core:
         return stored.chunk_dims, self._metadata.chunks(offset)
 
 
-def _plain_core_type(kind: dict[str, Any]) -> str:
-    letter = {"float": "f", "string": "S"}.get(kind["kind"], "i" if kind.get("signed") else "u")
-    return np.dtype(f"{kind.get('order', '|')}{letter}{kind['size']}").str
+def _plain_core_type(kind: Any) -> str:
+    letter = {"float": "f", "string": "S"}.get(kind.kind, "i" if kind.signed else "u")
+    return np.dtype(f"{kind.order or '|'}{letter}{kind.size}").str
 
 
 def _plain_core_attribute(value: Any) -> Any:
     kind, dims, elements = value
-    if kind["kind"] == "variable_string":
+    if kind.kind == "variable_string":
         return elements.decode()
     return np.frombuffer(elements, _plain_core_type(kind)).reshape(dims)
 

@@ -45,15 +45,15 @@ def decoded(place: Place, body: bytes, dims: tuple[int, ...] | None, stored: byt
     datatype = datatype_of(body)
     if dims is None:
         return Empty(dtype_of(body))
-    if stored and datatype["kind"] in NUMBERS and _is_plain(body):
+    if stored and datatype.kind in NUMBERS and _is_plain(body):
         number = np.ndarray(dims, dtype_of(body), bytearray(stored))
         return number if dims else number[()]
-    if datatype["kind"] == "string" and dims == ():
-        ended = ENDED.get(datatype["padding"], ENDED[PADDING_NULLTERM])  # or damaged
+    if datatype.kind == "string" and dims == ():
+        ended = ENDED.get(datatype.padding, ENDED[PADDING_NULLTERM])  # or damaged
         return np.bytes_(ended(stored))
-    elements = np.frombuffer(stored, f"V{datatype['size']}") if stored else np.empty(0, "V1")
+    elements = np.frombuffer(stored, f"V{datatype.size}") if stored else np.empty(0, "V1")
     value = decode(elements.reshape(dims), datatype, place.file)
-    if datatype["kind"] == "variable_string":
+    if datatype.kind == "variable_string":
         texts = [string.decode("utf-8", "surrogateescape") for string in value.flat]
         value = np.array(texts, value.dtype).reshape(value.shape)
     return value[()] if value.ndim == 0 else value

@@ -19,11 +19,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from _multitables import _core
+from _multitables._core import Datatype
 from _multitables.index.element_type import element_type
-from _multitables.index.numpy_type import NoDtypeError, has_kind, numpy_dtype
+from _multitables.index.numpy_type import NoDtypeError, numpy_dtype
 from _multitables.index.references import Reference, RegionReference
 
-Datatype = dict[str, Any]
 Raw = NDArray[np.uint8]  # (n, bytes of an element)
 
 #: Kinds whose elements are in the global heap, or are objects.
@@ -50,8 +50,8 @@ def decode(stored: NDArray[Any], datatype: Datatype, file: HasMetadata) -> NDArr
     ----------
     stored : ndarray
         The elements, each as wide as the type in the file (``dtype="V16"``), of any shape.
-    datatype : dict
-        The type, as `_core.datatype` tells it.
+    datatype : Datatype
+        The type.
     file : OpenFile
         The file, for what is of variable length.
 
@@ -68,18 +68,17 @@ def decode(stored: NDArray[Any], datatype: Datatype, file: HasMetadata) -> NDArr
         A descriptor names what is not there.
     """
     raw = np.ascontiguousarray(stored).reshape(-1).view(np.uint8)
-    found = _decoded(raw.reshape(stored.size, datatype["size"]), datatype, file)
+    found = _decoded(raw.reshape(stored.size, datatype.size), datatype, file)
     found = found.reshape(stored.shape + found.shape[1:])
     return found if found.flags.writeable else found.copy()
 
 
 def _decoded(raw: Raw, datatype: Datatype, file: HasMetadata) -> NDArray[Any]:
     """Decode (n, size) bytes to (n, *dims of an array type)."""
-    if has_kind(datatype, *OBJECTS):
-        kind = datatype["kind"]
-        if kind not in DECODERS:
-            raise NoDtypeError(f"{kind} of what has no fixed size")
-        return DECODERS[kind](raw, datatype, file)
+    if datatype.has(*OBJECTS):
+        if datatype.kind not in DECODERS:
+            raise NoDtypeError(f"{datatype.kind} of what has no fixed size")
+        return DECODERS[datatype.kind](raw, datatype, file)
     element = element_type(datatype, False)
     made: NDArray[Any] = raw
     if element.changes:
@@ -97,16 +96,16 @@ def _variable_string(raw: Raw, datatype: Datatype, file: HasMetadata) -> NDArray
 
 
 def _sequence(raw: Raw, datatype: Datatype, file: HasMetadata) -> NDArray[Any]:
-    base = datatype["base"]
-    each = 0 if has_kind(base, *OBJECTS) else SHARED_BYTES
-    stored, ends = file.metadata.sequences(raw.tobytes(), base["size"], each)
-    elements = _decoded(stored.reshape(-1, base["size"]), base, file)
+    base = datatype.base
+    each = 0 if base.has(*OBJECTS) else SHARED_BYTES
+    stored, ends = file.metadata.sequences(raw.tobytes(), base.size, each)
+    elements = _decoded(stored.reshape(-1, base.size), base, file)
     if elements.dtype.kind in "biufcO":  # as h5py has them: in the machine's order, no metadata
         plain = np.dtype(elements.dtype.str)
         elements = elements.view(plain).astype(plain.newbyteorder("="), copy=False)
     found = np.empty(len(raw), numpy_dtype(datatype))
     begin = 0
-    for number, end in enumerate((ends // np.uint64(base["size"])).tolist()):
+    for number, end in enumerate((ends // np.uint64(base.size)).tolist()):
         found[number] = elements[begin:end]
         begin = end
     return found
@@ -116,7 +115,7 @@ def _reference(raw: Raw, datatype: Datatype, _: HasMetadata) -> NDArray[Any]:
     dtype = numpy_dtype(datatype)
     found = np.empty(len(raw), dtype)
     for number, stored in enumerate(raw):
-        found[number] = REFERENCES[datatype["reference"]](stored.tobytes())
+        found[number] = REFERENCES[datatype.reference](stored.tobytes())
     return found
 
 
@@ -146,16 +145,16 @@ REFERENCES: dict[int, Callable[[bytes], Reference | RegionReference]] = {
 
 
 def _array(raw: Raw, datatype: Datatype, file: HasMetadata) -> NDArray[Any]:
-    base, dims = datatype["base"], datatype["dims"]
-    inner = _decoded(raw.reshape(-1, base["size"]), base, file)
+    base, dims = datatype.base, datatype.dims
+    inner = _decoded(raw.reshape(-1, base.size), base, file)
     return inner.reshape(len(raw), *dims, *inner.shape[1:])
 
 
 def _compound(raw: Raw, datatype: Datatype, file: HasMetadata) -> NDArray[Any]:
     dtype = numpy_dtype(datatype)
     found = np.zeros(len(raw), dtype)
-    for name, (_, at, member) in zip(dtype.names or (), datatype["fields"], strict=True):
-        found[name] = _decoded(raw[:, at : at + member["size"]], member, file)
+    for name, (_, at, member) in zip(dtype.names or (), datatype.fields, strict=True):
+        found[name] = _decoded(raw[:, at : at + member.size], member, file)
     return found
 
 

@@ -3,7 +3,7 @@
 Law
 ---
 1. The dtype is that of numpy_type.py. In PyTables' own datasets the types that PyTables defines are
-   what PyTables gives (`as_pytables`).
+   what PyTables gives (`Datatype.as_pytables`).
 2. What HDF5's conversion from file to memory, or h5py, or PyTables changes is a list of conversions
    of values at any offset of an element. The core applies it (core/src/convert): to chunks as
    they are read, and to elements that Python has.
@@ -22,17 +22,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from _multitables._core import Datatype
 from _multitables.index.numpy_type import (
     PADDING_NULLPAD,
     PADDING_NULLTERM,
     PADDING_SPACEPAD,
     PADDINGS,
-    Datatype,
     NoDtypeError,
     Unsupported,
-    as_pytables,
     datatype_of,
-    has_kind,
     numpy_dtype,
 )
 
@@ -164,13 +162,13 @@ def element_type(datatype: Datatype, pytables: bool) -> ElementType:
     Unsupported
         Its elements have no fixed size; `NoDtypeError`: NumPy has no dtype for it.
     """
-    datatype = as_pytables(datatype) if pytables else datatype
+    datatype = datatype.as_pytables() if pytables else datatype
     if why := _not_fixed(datatype):
         raise Unsupported(why)
     dtype = numpy_dtype(datatype)
     if dtype.hasobject:
         raise Unsupported("object")
-    return _with(dtype, datatype["size"], _conversions(datatype, dtype), dtype.itemsize)
+    return _with(dtype, datatype.size, _conversions(datatype, dtype), dtype.itemsize)
 
 
 def _with(
@@ -187,91 +185,86 @@ def _with(
 
 def _not_fixed(datatype: Datatype) -> str:
     """Return what in a type has no fixed size."""
-    kind = datatype["kind"]
-    for name, _, member in _members(datatype) if kind == "compound" else ():
+    for name, _, member in datatype.fields:
         if why := _not_fixed(member):
             return f"{why}, field {name!r}"
-    return _not_fixed(datatype["base"]) if kind == "array" else NOT_FIXED.get(kind, "")
+    kind = datatype.kind
+    return _not_fixed(datatype.base) if kind == "array" else NOT_FIXED.get(kind, "")
 
 
 # ---- conversions of each kind -----------------------------------------------------------------
 
 
 def _conversions(datatype: Datatype, dtype: np.dtype[Any]) -> Iterable[Conversion]:
-    return CONVERSIONS[datatype["kind"]](datatype, dtype)
+    return CONVERSIONS[datatype.kind](datatype, dtype)
 
 
 def _copied(datatype: Datatype, dtype: np.dtype[Any]) -> Iterable[Conversion]:
-    if dtype.itemsize != datatype["size"]:
+    if dtype.itemsize != datatype.size:
         raise NoDtypeError(f"opaque ({dtype})")
-    return [Conversion.of(datatype["size"])]
+    return [Conversion.of(datatype.size)]
 
 
 def _bits(datatype: Datatype) -> int:
     """Return which bits of an integer count, and the order of its bytes, as part of a kind."""
-    offset, count = datatype["bits"]
-    is_big: bool = datatype["order"] == ">"
-    return BIG_ENDIAN * is_big | int(count) << 8 | int(offset) << 24
+    offset, count = datatype.bits
+    return BIG_ENDIAN * (datatype.order == ">") | count << 8 | offset << 24
 
 
 def _integer(datatype: Datatype, dtype: np.dtype[Any]) -> Iterable[Conversion]:
-    size, (first, count) = datatype["size"], datatype["bits"]
+    size, (first, count) = datatype.size, datatype.bits
     # Of one big-endian byte HDF5 only swaps the order of bytes.
-    is_byte = size == 1 and first == 0 and datatype["order"] == ">" and "signed" in datatype
+    is_byte = (datatype.kind, size, first, datatype.order) == ("integer", 1, 0, ">")
     if dtype.itemsize == size and ((first, count) == (0, 8 * size) or is_byte):
         return [Conversion.of(size)]
-    kind = NUMBER | SIGNED * bool(datatype.get("signed")) | _bits(datatype)
+    kind = NUMBER | SIGNED * datatype.signed | _bits(datatype)
     return [Conversion.of(size, kind, dtype.itemsize)]
 
 
 def _float(datatype: Datatype, dtype: np.dtype[Any]) -> Iterable[Conversion]:
-    size = datatype["size"]
-    sign, exponent, mantissa = (datatype[name] for name in ("sign_at", "exponent", "mantissa"))
-    bias, is_implied = datatype["exponent_bias"], datatype["normalization"] == IMPLIED
-    layout = (sign, exponent, mantissa, bias, datatype["normalization"])
-    is_numpys = layout == FLOATS.get((dtype.itemsize, np.finfo(dtype).nmant))
-    if is_numpys and size == dtype.itemsize and datatype["order"] != "vax":
+    size = datatype.size
+    is_numpys = datatype.float_format == FLOATS.get((dtype.itemsize, np.finfo(dtype).nmant))
+    if is_numpys and size == dtype.itemsize and datatype.order != "vax":
         return [Conversion.of(size)]
-    order = ORDERS[datatype["order"]] | is_implied << 2
+    sign, exponent, mantissa, bias, normalization = datatype.float_format
+    order = ORDERS[datatype.order] | (normalization == IMPLIED) << 2
     parts = (FLOAT, order, sign, *exponent, *mantissa)
     return [Conversion.of(size, int.from_bytes(parts, "little"), dtype.itemsize, bias)]
 
 
 def _string(datatype: Datatype, dtype: np.dtype[Any]) -> Iterable[Conversion]:
-    padding = datatype["padding"]
+    padding = datatype.padding
     if padding == PADDING_NULLPAD:
         return _copied(datatype, dtype)
     is_padded = padding == PADDING_SPACEPAD  # a damaged file may say anything
     kind = PADDING_SPACEPAD if is_padded else PADDING_NULLTERM
-    return [Conversion.of(datatype["size"], kind)]
+    return [Conversion.of(datatype.size, kind)]
 
 
 def _enum(datatype: Datatype, dtype: np.dtype[Any]) -> Iterable[Conversion]:
-    base = datatype["base"]
+    base = datatype.base
     if dtype != np.bool_:
         return _conversions(base, dtype)
-    if base["size"] == 1 and base["bits"] == (0, 8):
+    if base.size == 1 and base.bits == (0, 8):
         return [Conversion.of(1)]
-    return [Conversion.of(base["size"], TRUTH | _bits(base), 1)]
+    return [Conversion.of(base.size, TRUTH | _bits(base), 1)]
 
 
-def _time(datatype: Datatype, dtype: np.dtype[Any]) -> Iterable[Conversion]:
-    if dtype.kind == "i":
-        return _copied(datatype, dtype)
-    return [Conversion.of(8, TIME64 | (datatype["order"] == ">"))]
+def _time64(datatype: Datatype, dtype: np.dtype[Any]) -> Iterable[Conversion]:
+    return [Conversion.of(8, TIME64 | (datatype.order == ">"))]
 
 
 def _array(datatype: Datatype, dtype: np.dtype[Any]) -> Iterable[Conversion]:
-    inner = numpy_dtype(datatype["base"])
-    found = _merged(_conversions(datatype["base"], inner))
-    steps = datatype["base"]["size"], inner.itemsize
-    return _repeated(found, math.prod(datatype["dims"]), *steps)
+    inner = numpy_dtype(datatype.base)
+    found = _merged(_conversions(datatype.base, inner))
+    steps = datatype.base.size, inner.itemsize
+    return _repeated(found, math.prod(datatype.dims), *steps)
 
 
 def _complex(datatype: Datatype, dtype: np.dtype[Any]) -> Iterable[Conversion]:
     part = np.zeros(0, dtype).real.dtype
-    found = _conversions(datatype["base"], part)
-    return _repeated(found, 2, datatype["base"]["size"], part.itemsize)
+    found = _conversions(datatype.base, part)
+    return _repeated(found, 2, datatype.base.size, part.itemsize)
 
 
 def _compound(datatype: Datatype, dtype: np.dtype[Any]) -> Iterable[Conversion]:
@@ -280,14 +273,9 @@ def _compound(datatype: Datatype, dtype: np.dtype[Any]) -> Iterable[Conversion]:
         places = {"r": (part, 0), "i": (part, part.itemsize)}
     else:
         places = {name: field[:2] for name, field in (dtype.fields or {}).items()}
-    for name, offset, member in _members(datatype):
+    for name, offset, member in datatype.fields:
         inner, to = places[name]
         yield from (one.moved(offset, to) for one in _conversions(member, inner))
-
-
-def _members(datatype: Datatype) -> Iterator[tuple[str, int, Datatype]]:
-    for name, offset, member in datatype["fields"]:
-        yield name.decode("utf-8", "surrogateescape"), offset, member
 
 
 CONVERSIONS: dict[str, Callable[[Datatype, np.dtype[Any]], Iterable[Conversion]]] = {
@@ -299,7 +287,8 @@ CONVERSIONS: dict[str, Callable[[Datatype, np.dtype[Any]], Iterable[Conversion]]
     "string": _string,
     "opaque": _copied,
     "enum": _enum,
-    "time": _time,
+    "time": _copied,
+    "time64": _time64,
     "array": _array,
     "compound": _compound,
 }
@@ -382,16 +371,14 @@ def field_type(datatype: Datatype, field: str | None, pytables: bool) -> FieldTy
         As `element_type`.
     """
     # h5py reads no field of a compound that has a time anywhere in it.
-    library = "tables" if has_kind(datatype, "time") else ""
+    library = "tables" if datatype.has("time", "time64") else ""
     arrays: list[tuple[int, Datatype]] = []  # that hold the field, and where: the outermost first
     offset, rest = 0, field or ""
     while rest:
-        while datatype["kind"] == "array":
+        while datatype.kind == "array":
             arrays.append((offset, datatype))
-            offset, datatype = 0, datatype["base"]
-        found = {}
-        if datatype["kind"] == "compound":
-            found = {name: (at, member) for name, at, member in _members(datatype)}
+            offset, datatype = 0, datatype.base
+        found = {name: (at, member) for name, at, member in datatype.fields}
         name, _, after = rest.partition("/")
         if rest in found:  # a name may itself hold a slash
             name, after = rest, ""
@@ -407,11 +394,11 @@ def field_type(datatype: Datatype, field: str | None, pytables: bool) -> FieldTy
     leading: tuple[int, ...] = ()
     for at, array in reversed(arrays):
         inside = [one.moved(offset, 0) for one in element.conversions]
-        count, delivered = math.prod(array["dims"]), element.delivered_bytes
-        found_inside = _repeated(inside, count, array["base"]["size"], delivered)
-        element = _with(element.dtype, array["size"], found_inside, delivered * count)
+        count, delivered = math.prod(array.dims), element.delivered_bytes
+        found_inside = _repeated(inside, count, array.base.size, delivered)
+        element = _with(element.dtype, array.size, found_inside, delivered * count)
         element = replace(element, library=library)
-        offset, leading = at, (*array["dims"], *leading)
+        offset, leading = at, (*array.dims, *leading)
     return FieldType(element, offset, leading)
 
 
@@ -422,20 +409,4 @@ def field_type_of(body: bytes, field: str | None, pytables: bool, mixed: bool) -
     A file has few types, and very many datasets of each.
     """
     datatype = datatype_of(body)
-    return field_type((mixed and fixed(datatype)) or datatype, field, pytables)
-
-
-def fixed(datatype: Datatype) -> Datatype | None:
-    """Return a type without the members of compounds that have no fixed size, others in place.
-
-    None: nothing is left.
-    """
-    kind = datatype["kind"]
-    if kind == "array":
-        base = fixed(datatype["base"])
-        return base and {**datatype, "base": base}
-    if kind != "compound":
-        return None if kind in NOT_FIXED else datatype
-    members = [(name, at, fixed(member)) for name, at, member in datatype["fields"]]
-    left = [member for member in members if member[2]]
-    return {**datatype, "fields": left} if left else None
+    return field_type((mixed and datatype.fixed()) or datatype, field, pytables)

@@ -355,12 +355,12 @@ def no_dims(filename: str, path: str, is_null: bool) -> UnsupportedDatasetError:
 
 
 def not_fixed(
-    filename: str, path: str, what: str, others: Sequence[tuple[bytes, int, object]] = ()
+    filename: str, path: str, what: str, others: Sequence[tuple[str, int, object]] = ()
 ) -> UnsupportedDatasetError:
     """Compose the error for elements that have no size of their own; `others`: fields that have."""
     advice = f"Read it with multitables.open({filename!r})[{path!r}]"
     if others:
-        name = others[0][0].decode("utf-8", "replace")
+        name = others[0][0]
         advice += f", or another of its fields by name: field={name!r}, or Reader.get_dataset"
     return UnsupportedDatasetError(
         f"{path!r} in {filename!r} has elements without a fixed size: {what} "

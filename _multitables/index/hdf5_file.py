@@ -17,7 +17,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from _multitables import _core
-from _multitables._core import Mappings, StoredDataset
+from _multitables._core import Datatype, Mappings, StoredDataset
 from _multitables.errors import UnsupportedDatasetError
 from _multitables.index import hdf5_errors, hdf5_metadata
 from _multitables.index.chunk_index import ChunkIndex
@@ -26,7 +26,6 @@ from _multitables.index.element_type import (
     element_type,
     field_type,
     field_type_of,
-    fixed,
     flat,
     stored_type,
 )
@@ -87,7 +86,7 @@ class Source:
         check_stored(self._base, self.is_split, grows)
         self.filename = self._base + (open_options.meta_ext if self.is_split else "")
         self._depth, self._grows = 0, grows
-        self._shown: dict[tuple[str, int], tuple[dict[str, Any], ChunkIndex]] = {}
+        self._shown: dict[tuple[str, int], tuple[Datatype, ChunkIndex]] = {}
         self.files = files or OpenFiles(self.filename, open_options, grows=grows)
 
     @property
@@ -180,7 +179,7 @@ class Source:
         place = self.find(path)
         with errors_named(place):
             dataset = self._dataset(place)
-            if dataset.datatype["kind"] == "sequence":
+            if dataset.datatype.kind == "sequence":
                 return "vlarray", self._trusted(self._ragged(dataset))
             index = self._index(dataset, _field_type(dataset, field, mixed=True), dataset.dims)
         is_table = index.dtype.names is not None and len(index.shape) == 1
@@ -203,12 +202,12 @@ class Source:
         """
         with errors_named(place):
             dataset = self._dataset(place)
-            kind = dataset.datatype["kind"]
+            kind = dataset.datatype.kind
             if kind not in ("sequence", "variable_string") or len(dataset.dims) != 1:
                 return None
             atoms = self._ragged(dataset) if kind == "sequence" else None
             if atoms is not None:
-                element = element_type(dataset.datatype["base"], dataset.pytables)
+                element = element_type(dataset.datatype.base, dataset.pytables)
                 if reason := element.oddness:
                     raise UnsupportedDatasetError(
                         f"{place.path!r} in {place.file.filename!r} has rows of {reason}, which "
@@ -222,7 +221,7 @@ class Source:
     def _ragged(self, dataset: _Dataset) -> ChunkIndex:
         file, path, dims = dataset.place.file, dataset.place.path, dataset.dims
         try:
-            element = element_type(dataset.datatype["base"], dataset.pytables)
+            element = element_type(dataset.datatype.base, dataset.pytables)
             if len(dims) != 1:
                 raise Unsupported(f"ragged in {len(dims)} dimensions")
             if hdf5_metadata.is_pseudo_atom(dataset.attributes):
@@ -306,7 +305,7 @@ class Source:
         from _multitables.index import virtual, virtual_sources
 
         file, datatype = dataset.place.file, dataset.datatype
-        kinds: list[dict[str, Any]] = []
+        kinds: list[Datatype] = []
         if depth == hdf5_errors.VIRTUAL_ON_VIRTUAL:
             raise hdf5_errors.circle(file.filename, dataset.place.path)
 
@@ -460,7 +459,7 @@ class _Dataset(NamedTuple):
 
     place: Place
     stored: StoredDataset
-    datatype: dict[str, Any]
+    datatype: Datatype
     attributes: list[Attribute]
     #: Of a virtual dataset that grows, as long as it is by now.
     mappings: Mappings | None
@@ -490,7 +489,8 @@ def _field_type(dataset: _Dataset, field: str | None, mixed: bool = False) -> Fi
     except NoDtypeError:
         raise
     except Unsupported as error:
-        others = (fixed(dataset.datatype) or {}).get("fields", ())
+        left = dataset.datatype.fixed()
+        others = left.fields if left else ()
         raise hdf5_errors.not_fixed(filename, path, str(error), others) from None
     except KeyError as error:
         raise hdf5_errors.no_such_field(filename, path, *error.args) from None

@@ -34,7 +34,7 @@ def is_pytables(attributes: Iterable[Attribute]) -> bool:
     """Whether PyTables wrote a dataset: then its types are what PyTables makes of them."""
     for name, _, datatype, dims, value in attributes:
         if name == b"CLASS":
-            is_text = dims == () and datatype_of(datatype)["kind"] == "string"
+            is_text = dims == () and datatype_of(datatype).kind == "string"
             return is_text and value.rstrip(b"\0") in PYTABLES_CLASSES
     return False
 

@@ -305,7 +305,7 @@ def _text(group: Place, attribute: Attribute | None) -> str:
     if attribute is None:
         return ""
     _, _, body, _, stored = attribute
-    kind = datatype_of(body)["kind"]
+    kind = datatype_of(body).kind
     if kind == "variable_string":
         stored = b"".join(group.file.metadata.strings(stored, 0))
     elif kind != "string":

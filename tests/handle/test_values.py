@@ -220,7 +220,7 @@ class HeapFile:
 
 
 @pytest.fixture
-def heap(h5: Path) -> Iterator[tuple[HeapFile, np.ndarray, dict[str, Any]]]:
+def heap(h5: Path) -> Iterator[tuple[HeapFile, np.ndarray, _core.Datatype]]:
     """A file, the descriptors of its strings, and their type."""
     with h5py.File(h5, "w") as file:
         file["x"] = np.array(["abc", "defg"] * 50, TEXT)

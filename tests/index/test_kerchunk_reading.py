@@ -93,7 +93,7 @@ def test_metadata_of_references(path: Path) -> None:
     assert index.find(b"none") == ("missing", 0)
     assert index.find(b"time/x") == ("not_a_group", index.find(b"time")[1])
     attributes = {name: rest for name, _, *rest in index.attributes(0)}
-    kinds = {name: _core.datatype(rest[0])["kind"] for name, rest in attributes.items()}
+    kinds = {name: _core.datatype(rest[0]).kind for name, rest in attributes.items()}
     assert kinds == {
         b"words": "variable_string", b"numbers": "integer", b"flag": "enum", b"nothing": "float",
         b"bytes": "variable_string",

@@ -20,7 +20,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from _multitables import _core
-from _multitables.index.numpy_type import NoDtypeError, as_pytables, memory_bytes, numpy_dtype
+from _multitables.index.numpy_type import NoDtypeError, memory_bytes, numpy_dtype
 from _multitables.index.references import Reference, RegionReference
 
 OWN = {h5py.Reference: Reference, h5py.RegionReference: RegionReference}
@@ -160,7 +160,7 @@ def has_overlap(dtype: np.dtype) -> bool:
     return any(a > b for a, b in zip(ends, starts, strict=False)) or any(map(has_overlap, inner))
 
 
-def stored_type(kind: Any) -> tuple[dict[str, Any], Any]:
+def stored_type(kind: Any) -> tuple[_core.Datatype, Any]:
     """What the core says of a type in a file, and h5py's object of it."""
     with h5py.File("memory", "w", driver="core", backing_store=False, libver="latest") as file:
         of_h5py = h5d.create(file.id, b"kind", kind, h5s.create(h5s.SCALAR)).get_type()
@@ -232,5 +232,5 @@ def test_types_of_pytables() -> None:
     both = compound(members, 0)
     datatype = stored_type(h5t.array_create(both, (2,)))[0]
     assert numpy_dtype(datatype).base["b"] == "u1"
-    dtype = numpy_dtype(as_pytables(datatype))
+    dtype = numpy_dtype(datatype.as_pytables())
     assert dtype == np.dtype(([("b", "?"), ("t", "<f8"), ("s", "S3")], (2,)))

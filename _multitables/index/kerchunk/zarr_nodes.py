@@ -78,7 +78,7 @@ class Naming:
             if name == b"CLASS" and elements.rstrip(b"\0") == b"DIMENSION_SCALE" and len(dims) == 1:
                 scales = [self._offsets.get(path, 0)]
             if name == b"DIMENSION_LIST" and shape == (len(dims),):
-                size = _core.datatype(datatype)["size"]
+                size = _core.datatype(datatype).size
                 lists = texts(self._metadata.global_object, elements, size)
                 scales = [int.from_bytes(text[:8], "little") for text in lists]
         dims, scales = dims + inner, scales + [0] * len(inner)
@@ -231,19 +231,19 @@ def _json_attributes(metadata: _core.MetadataFile, attributes: list[Attribute]) 
 
 def _json_value(
     metadata: _core.MetadataFile,
-    datatype: dict[str, Any],
+    datatype: _core.Datatype,
     dims: tuple[int, ...] | None,
     elements: bytes,
 ) -> Any:
     if dims is None:
         return None
-    if datatype["kind"] in ("string", "variable_string"):
-        size = datatype["size"]
-        if datatype["kind"] == "string":
+    if datatype.kind in ("string", "variable_string"):
+        size = datatype.size
+        if datatype.kind == "string":
             stored = [elements[at : at + size] for at in range(0, len(elements), size)]
         else:
             stored = texts(metadata.global_object, elements, size)
-        padding = b" " if datatype["padding"] == PADDING_SPACEPAD else b"\0"
+        padding = b" " if datatype.padding == PADDING_SPACEPAD else b"\0"
         words = np.array([_text(one.rstrip(padding)) for one in stored], object)
         return words.reshape(dims).tolist()
     element = element_type(datatype, False)

@@ -59,7 +59,7 @@ def to_dims(dims: list[Any]) -> tuple[int | None, ...]:
 
 @lru_cache(1024)
 def _element_bytes(datatype: bytes) -> int:
-    return to_number(_core.datatype(datatype)["size"])
+    return _core.datatype(datatype).size
 
 
 def _filters(filters: list[Any]) -> list[tuple[Any, ...]]:

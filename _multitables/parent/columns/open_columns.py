@@ -212,15 +212,15 @@ def _of_table(
 
 def _members(source: Source, place: Place) -> list[str]:
     datatype = datatype_of(source.stored(place).datatype)
-    if datatype["kind"] != "compound":
+    if datatype.kind != "compound":
         raise UnsupportedDatasetError(
             f"{place.path!r} in {place.file.filename!r} has no columns (expected a group, or a "
-            f"table of compounds, got a dataset of another type: {datatype['kind']})",
+            f"table of compounds, got a dataset of another type: {datatype.kind})",
             advice="Name the group that has the datasets",
             path=place.path,
             filename=place.file.filename,
         )
-    return [name.decode("utf-8", "surrogateescape") for name, _, _ in datatype["fields"]]
+    return [name for name, _, _ in datatype.fields]
 
 
 def _is_direct(source: Source, place: Place) -> bool:

@@ -141,8 +141,8 @@ class Dataset(Object, Filtered):
     @property
     def fillvalue(self) -> Any:
         """What elements are that were never written, zero by default."""
-        fill, size = self._stored.fill_value, self._type.datatype["size"]
-        if not fill and self._dtype.hasobject and self._type.datatype["kind"] not in TEXTS:
+        fill, size = self._stored.fill_value, self._type.datatype.size
+        if not fill and self._dtype.hasobject and self._type.datatype.kind not in TEXTS:
             return np.empty(1, self._dtype)[0]  # as h5py, which finds no objects there
         stored = np.frombuffer(fill or bytes(size), f"V{size}")
         return asked(decode, self._place, stored, self._type.datatype, self._place.file)[0]

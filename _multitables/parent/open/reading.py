@@ -20,13 +20,14 @@ import numpy as np
 import numpy.typing as npt
 
 from _multitables import _core, sizes
+from _multitables._core import Datatype
 from _multitables.elements.values import decode
 from _multitables.errors import MissingFieldError, UnsupportedDatasetError
 from _multitables.index import hdf5_errors
 from _multitables.index.chunk_index import ChunkIndex, SourceFile, changed
 from _multitables.index.element_type import FieldType, flat, stored_type
 from _multitables.index.hdf5_file import Source
-from _multitables.index.numpy_type import Datatype, Unsupported, numpy_dtype
+from _multitables.index.numpy_type import Unsupported, numpy_dtype
 from _multitables.index.open_files import Place
 from _multitables.parent.open.kept import kept
 from _multitables.parent.open.results import new_array
@@ -275,17 +276,14 @@ class Contents:
         file, datatype = self._place.file, self._datatype
         if names is None:
             return decode(self._taken(steps), datatype, file)
-        members = {
-            name.decode("utf-8", "surrogateescape"): (at, kind)
-            for name, at, kind in datatype.get("fields", ())
-        }
+        members = {name: (at, kind) for name, at, kind in datatype.fields}
         inner = ""  # a path inside the field
         if isinstance(names, str) and names not in members:
             names, _, inner = names.partition("/")
         listed = (names,) if isinstance(names, str) else names
         packed = self._packed(listed)[1]
         found = [members[name] for name in listed]
-        runs = tuple((at, kind["size"]) for at, kind in found)
+        runs = tuple((at, kind.size) for at, kind in found)
         starts = [0, *itertools.accumulate(length for _, length in runs)]
         stored = self._taken(steps, None, runs, np.dtype(f"V{starts[-1]}"))
         if isinstance(names, str):
@@ -293,11 +291,8 @@ class Contents:
             for name in filter(None, inner.split("/")):
                 array = array[name]
             return array
-        fields = [
-            (name.encode("utf-8", "surrogateescape"), at, kind)
-            for name, at, (_, kind) in zip(names, starts, found, strict=False)
-        ]
-        every = {"kind": "compound", "size": starts[-1], "fields": fields}
+        kinds = [kind for _, kind in found]
+        every = Datatype.compound(starts[-1], list(zip(names, starts, kinds, strict=False)))
         return _with_fields(decode(stored, every, file), packed)
 
     # ---- what a library reads
@@ -322,9 +317,10 @@ class Contents:
 
     def _objects(self, library: Library, index: ChunkIndex, steps: tuple[Step, ...]) -> Array:
         """Read strings, or sequences of numbers, of any length."""
-        base = self._datatype.get("base")
-        atom = np.dtype(np.uint8) if base is None else numpy_dtype(base)
-        if self._datatype["kind"] not in ("variable_string", "sequence") or atom.hasobject:
+        kind, atom = self._datatype.kind, np.dtype(np.uint8)
+        if kind == "sequence":
+            atom = numpy_dtype(self._datatype.base)
+        if kind not in ("variable_string", "sequence") or atom.hasobject:
             raise UnsupportedDatasetError(
                 f"{index.path!r} in {index.filename!r} has references, or strings or sequences "
                 f"inside of others, and the core cannot read it: {self._reason}",
@@ -337,7 +333,7 @@ class Contents:
         found = library.objects(index, steps[: len(steps) - len(rest)], atom, self._reason)
         made = np.empty(len(found), self._dtype)
         for number, one in enumerate(found):
-            made[number] = one.tobytes() if base is None else one.copy()
+            made[number] = one.copy() if kind == "sequence" else one.tobytes()
         array: Array = made.reshape(slab.shape)
         for step in rest:
             array = array[step]
@@ -355,7 +351,7 @@ class Contents:
         """Make what reads a field, from the file's own words where it is stored plainly."""
         delivered = _delivered(self._type, field or None) if self._is_direct else None
         if delivered is None:
-            delivered = stored_type(self._datatype["size"])
+            delivered = stored_type(self._datatype.size)
         element = delivered.element.dtype
         dtype, inner = element.base, delivered.leading_dims + element.shape
         core = self._plain_table(delivered)

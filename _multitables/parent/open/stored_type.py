@@ -3,7 +3,7 @@
 Law
 ---
 1. Nothing is read before it is needed. Attributes are read only where they change a type: those
-   of datasets that PyTables wrote (`as_pytables`).
+   of datasets that PyTables wrote (`Datatype.as_pytables`).
 2. Fields that NumPy has types for can be read, also beside fields that it lacks.
 """
 
@@ -13,13 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from _multitables._core import Datatype
 from _multitables.errors import UnsupportedDatasetError
 from _multitables.index.element_type import FieldType, field_type, field_type_of
 from _multitables.index.hdf5_metadata import is_pytables
 from _multitables.index.numpy_type import (
-    Datatype,
     NoDtypeError,
-    as_pytables,
     datatype_of,
     dtype_of,
     has_own_types,
@@ -47,7 +46,7 @@ class StoredType:
         if not has_own_types(self._body) or place.offset == UNKNOWN:
             return datatype
         attributes = asked(place.file.metadata.attributes, place, place.offset)
-        return as_pytables(datatype, strings=False) if is_pytables(attributes) else datatype
+        return datatype.as_pytables(strings=False) if is_pytables(attributes) else datatype
 
     @kept
     def dtype(self) -> np.dtype[Any]:
@@ -81,9 +80,9 @@ class StoredType:
         """Return the dtype in which these fields are looked up; None: all of it is read."""
         if names is None or self.is_readable:
             return self.dtype
-        dtype, known = self.readable[1], {name for name, *_ in self.datatype["fields"]}
+        dtype, known = self.readable[1], {name for name, *_ in self.datatype.fields}
         for name in (names,) if isinstance(names, str) else names:
-            if name not in (dtype.names or ()) and name.encode("utf-8", "surrogateescape") in known:
+            if name not in (dtype.names or ()) and name in known:
                 return self.dtype  # which says why
         return dtype
 

@@ -82,6 +82,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<metadata::MetadataFile>()?;
     module.add_class::<metadata::OpenedFile>()?;
     module.add_class::<stored::StoredDataset>()?;
+    module.add_class::<datatype::Datatype>()?;
     module.add_class::<mappings::Mappings>()?;
     module.add_class::<ring::Ring>()?;
     module.add_class::<ring::Guard>()?;
@@ -142,7 +143,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(orders::order_rows, module)?)?;
     module.add_function(wrap_pyfunction!(orders::order_positions, module)?)?;
     module.add_function(wrap_pyfunction!(machine::build_info, module)?)?;
-    module.add_function(wrap_pyfunction!(datatype::describe_datatype, module)?)?;
+    module.add_function(wrap_pyfunction!(datatype::datatype_of, module)?)?;
     module.add_function(wrap_pyfunction!(convert::converted, module)?)?;
     module.add_function(wrap_pyfunction!(survey::survey, module)?)?;
     module.add_function(wrap_pyfunction!(many_files::survey_files, module)?)?;
