@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from _multitables import _core, sizes
-from _multitables.index.element_type import Conversion
+from _multitables.index.element_type import Conversion, FieldType
 from _multitables.index.hdf5_metadata import FilterSpec
 
 if TYPE_CHECKING:
@@ -244,14 +244,7 @@ class Members(Sequence["ChunkIndex"]):
         if self.files is None:
             return self.each[at]
         (first,), rows, of = self.each, int(self.rows[at]), self.files[self.numbers[at]]
-        return changed(
-            first,
-            filename=of.filename,
-            fingerprint=of.fingerprint,
-            shape=(rows, *first.shape[1:]),
-            dims=(rows, *first.dims[1:]),
-            chunks=NO_CHUNKS,
-        )
+        return changed(first, file=of, dims=(rows, *first.dims[1:]), chunks=NO_CHUNKS)
 
     def chosen(self, at: I64) -> Members:
         """Return some of them."""
@@ -264,25 +257,63 @@ NO_MEMBERS = Members()
 
 
 @dataclass(frozen=True)
+class Kind:
+    """What elements of datasets are, and how they are stored; very many may have it in common."""
+
+    #: What of an element reaches the user, and what the core changes of it.
+    part: FieldType
+    #: Of one stored element.
+    element_bytes: int
+    #: In the order of writing.
+    pipeline: tuple[FilterSpec, ...] = ()
+    #: As one stored element.
+    fill_value: bytes = b""
+    #: "h5py" or "tables": which library reads what the core does not.
+    library: str = "h5py"
+
+    def why_library(self, filters: Container[int]) -> str:
+        """Say what of it only a library decodes; "" where readers with these filters do it all."""
+        unknown = (spec for spec in self.pipeline if spec.id not in filters)
+        return next((f"filter {spec.id} ({spec.name or 'unnamed'})" for spec in unknown), "")
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Of one element as the user sees it: of the chosen field, with subarrays unpacked."""
+        return self.part.element.dtype.base
+
+    @property
+    def for_table(self) -> _core.Kind:
+        """What a table says of it."""
+        offset, size, converted, words = self.part.for_table
+        filters = [spec[:3] for spec in self.pipeline]
+        return (self.element_bytes, offset, size, converted), filters, words, self.fill_value
+
+    @property
+    def conversion(self) -> tuple[int, int, tuple[int, ...]] | None:
+        """How whole stored elements become delivered ones (`DatasetInfo`); None: in place."""
+        offset, element = self.part.offset, self.part.element
+        changes, delivered = element.changes, element.converted_bytes
+        if not delivered:
+            if element.size_bytes == self.element_bytes or self.library != "h5py":
+                return None
+            delivered = element.size_bytes
+            changes = (Conversion.of(delivered), *changes)
+        words = tuple(word for one in changes for word in one.moved(offset, 0).words)
+        return self.element_bytes, delivered, words
+
+
+@dataclass(frozen=True)
 class ChunkIndex:
     """Where the bytes of one dataset lie, and what they are."""
 
-    #: Absolute name of the file that holds the dataset (external links are followed).
-    filename: str
+    #: Of which the dataset is (external links are followed).
+    file: SourceFile
     #: Absolute path in the file.
     path: str
-    fingerprint: Fingerprint
-    #: Of one element as the user sees it: of the chosen field, with subarrays unpacked.
-    dtype: np.dtype[Any]
-    #: As the user sees it: `dims`, then the dims of subarrays.
-    shape: tuple[int, ...]
+    kind: Kind
     #: Dims of the dataset in HDF5's sense, at least one.
     dims: tuple[int, ...]
     chunk_dims: tuple[int, ...] | None
-    #: Bytes of one stored element, and which of them reach the user.
-    element_bytes: int
-    field_offset: int
-    field_bytes: int
     #: "chunked", "contiguous" or "parts" (of other datasets); "library" has a `reason`.
     layout: str
     #: One entry for each stored chunk, sorted by its row-major number in the chunk grid;
@@ -302,16 +333,6 @@ class ChunkIndex:
     #: Stored bytes that lie in the file's metadata, as those of a compact dataset do; `byte_offset`
     #: counts from their start, of chunks whose file is the dataset's own.
     inline: bytes = field(default=b"", repr=False)
-    #: In the order of writing.
-    pipeline: tuple[FilterSpec, ...] = ()
-    #: As one stored element.
-    fill_value: bytes = b""
-    #: What makes delivered elements of stored ones, counted from the field's first byte; and their
-    #: bytes then, 0 where they stay in their place.
-    conversions: tuple[Conversion, ...] = ()
-    converted_bytes: int = 0
-    #: "h5py" or "tables": which library reads what the core does not.
-    library: str = "h5py"
     reason: str = ""
     #: What rows have of each axis behind the first of `dims`; (): all. And their shape then.
     windows: tuple[AxisWindow, ...] = ()
@@ -331,31 +352,38 @@ class ChunkIndex:
 
     def why_library(self, filters: Container[int]) -> str:
         """Say why a library has to read it; "" where readers with these filters do."""
-        if self.layout == "library":
-            return self.reason or "its storage is not chunked or contiguous"
-        for spec in self.pipeline:
-            if spec.id not in filters:
-                return f"filter {spec.id} ({spec.name or 'unnamed'}) is not native"
+        if self.reason:
+            return self.reason
+        if why := self.kind.why_library(filters):
+            return f"{why} is not native"
         return next((why for one in self.shown if (why := one.why_library(filters))), "")
 
     @property
-    def conversion(self) -> tuple[int, int, tuple[int, ...]] | None:
-        """How whole stored elements become delivered ones (`DatasetInfo`); None: in place."""
-        changes, delivered = self.conversions, self.converted_bytes
-        if not delivered:
-            if self.field_bytes == self.element_bytes or self.library != "h5py":
-                return None
-            changes, delivered = (Conversion.of(self.field_bytes), *changes), self.field_bytes
-        moved = (one.moved(self.field_offset, 0) for one in changes)
-        words = tuple(word for one in moved for word in one.words)
-        return self.element_bytes, delivered, words
+    def filename(self) -> str:
+        """Absolute name of the dataset's file."""
+        return self.file.filename
+
+    @property
+    def fingerprint(self) -> Fingerprint:
+        """What identifies the dataset's file."""
+        return self.file.fingerprint
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Of one element as the user sees it."""
+        return self.kind.dtype
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """As the user sees it: `dims`, then the dims of subarrays."""
+        return self.dims + self.kind.part.leading_dims + self.kind.part.element.dtype.shape
 
     @property
     def files(self) -> Sequence[SourceFile]:
         """The dataset's own file, then others in which chunks lie."""
         if isinstance(self.others, ManyFiles):
             return self.others
-        return SourceFile(self.filename, self.fingerprint), *self.others
+        return self.file, *self.others
 
     @property
     def is_remote(self) -> bool:
@@ -431,7 +459,7 @@ class ChunkIndex:
         if self.windows and self.chunk_dims is not None:
             along = zip(self.windows, inner, self.chunk_dims[1:], strict=True)
             inner = tuple(min(dim, one.n_chunks(extent) * extent) for one, dim, extent in along)
-        return math.prod(inner) * self.element_bytes
+        return math.prod(inner) * self.kind.element_bytes
 
     @property
     def block_size_default(self) -> int:
@@ -439,3 +467,17 @@ class ChunkIndex:
         if self.chunk_dims is not None:
             return max(1, self.chunk_dims[0])
         return max(1, sizes.UNCHUNKED_BLOCK_BYTES // max(1, self.row_bytes))
+
+
+class Ragged(ChunkIndex):
+    """Rows of any length, which a library reads; its dtype is that of an atom, with its dims."""
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Of an atom, which may be a subarray."""
+        return self.kind.part.element.dtype
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """How many rows there are."""
+        return self.dims

@@ -20,7 +20,7 @@ from _multitables import _core
 from _multitables._core import Datatype, Mappings, StoredDataset
 from _multitables.errors import UnsupportedDatasetError
 from _multitables.index import hdf5_errors, hdf5_metadata
-from _multitables.index.chunk_index import ChunkIndex
+from _multitables.index.chunk_index import ChunkIndex, Kind, Ragged, SourceFile
 from _multitables.index.element_type import (
     FieldType,
     element_type,
@@ -38,7 +38,7 @@ from _multitables.index.open_options import (
     normal_path,
     parse_open_options,
 )
-from _multitables.index.stored_at import at, chunked, in_pieces, inside_file, replaced
+from _multitables.index.stored_at import at, in_pieces, inside_file
 from _multitables.remote.names import absolute, is_remote
 
 if TYPE_CHECKING:
@@ -234,21 +234,11 @@ class Source:
                 path=path,
                 filename=file.filename,
             ) from None
-        return ChunkIndex(
-            filename=file.filename,
-            path=path,
-            fingerprint=file.fingerprint,
-            dtype=flat(element.dtype),
-            shape=dims,
-            dims=dims,
-            chunk_dims=None,
-            element_bytes=dataset.stored.element_bytes,
-            field_offset=0,
-            field_bytes=element.size_bytes,
-            layout="library",
-            library="tables" if dataset.pytables else "h5py",
-            reason="ragged",
-        )
+        atom = FieldType(replace(element, dtype=flat(element.dtype)), 0)
+        library = "tables" if dataset.pytables else "h5py"
+        kind = Kind(atom, dataset.stored.element_bytes, library=library)
+        of = SourceFile(file.filename, file.fingerprint)
+        return Ragged(of, path, kind, dims, None, "library", reason="ragged")
 
     def _index(
         self, dataset: _Dataset, part: FieldType, dims: tuple[int, ...], depth: int = 0
@@ -256,34 +246,20 @@ class Source:
         file, path, stored = dataset.place.file, dataset.place.path, dataset.stored
         pipeline = hdf5_metadata.pipeline_of(stored.filters)
         raw = self._raw(file.filename, stored) if stored.external_files else None
-        element = part.element.dtype  # to the user, a subarray's dims are dims of the dataset
-        index = ChunkIndex(
-            filename=file.filename,
-            path=path,
-            fingerprint=file.fingerprint,
-            dtype=element.base,
-            shape=dims + part.leading_dims + element.shape,
-            dims=dims,
-            chunk_dims=stored.chunk_dims,
-            element_bytes=stored.element_bytes,
-            field_offset=part.offset,
-            field_bytes=part.element.size_bytes,
-            layout="library",
-            pipeline=pipeline,
-            conversions=part.element.changes,
-            converted_bytes=part.element.converted_bytes,
-            library=part.element.library or hdf5_metadata.library_for(dataset.pytables, pipeline),
-            reason=self._reason(part, stored, raw),
-        )
-        self._trusted(index)
-        if index.reason or 0 in index.shape:
-            return replaced(index, layout=index.layout if index.reason else "contiguous")
-        if file.opened_by != file.filename:  # references, perhaps to several files
-            index = replace(index, others=cast(Any, file.metadata).others(dataset.place.offset))
         # Where HDF5 writes no fill value, it reads none either: memory stays as it was, here zero.
         fill = b"" if stored.fill_is_never_written else stored.fill_value
+        library = part.element.library or hdf5_metadata.library_for(dataset.pytables, pipeline)
+        size = stored.element_bytes
+        kind = Kind(part, size, pipeline, fill or bytes(size), library)
+        of, reason = SourceFile(file.filename, file.fingerprint), self._reason(part, stored, raw)
+        layout = "library" if reason else "contiguous"
+        index = ChunkIndex(of, path, kind, dims, stored.chunk_dims, layout, reason=reason)
+        self._trusted(index)
+        if reason or 0 in index.shape:
+            return index
+        if file.opened_by != file.filename:  # references, perhaps to several files
+            index = replace(index, others=cast(Any, file.metadata).others(dataset.place.offset))
         if stored.layout == "virtual":
-            index = replaced(index, fill_value=fill)
             return self._trusted(self._virtual(dataset, index, depth))
         if raw:
             pieces, rows = raw
@@ -293,10 +269,12 @@ class Source:
         if stored.layout == "compact":
             return at(replace(index, inline=stored.elements), 0)
         if stored.layout == "chunked":
-            table = file.metadata.chunks(dataset.place.offset)
-            return inside_file(chunked(index, table, fill, stored.elements))
+            chunks = file.metadata.chunks(dataset.place.offset)
+            return inside_file(
+                replace(index, layout="chunked", chunks=chunks, inline=stored.elements)
+            )
         if stored.byte_offset is None:
-            return replaced(index, layout="contiguous", fill_value=fill)
+            return index
         source = file.metadata.chunks(dataset.place.offset)["source"][0] if index.others else 0
         return inside_file(at(index, stored.byte_offset, source))
 
@@ -331,10 +309,10 @@ class Source:
         if mappings.grow:
             why = "a virtual dataset that grows in a way of its own"
             self._options.check_library(file.filename, dataset.place.path, why)
-            return replace(index, reason=why)
+            return replace(index, layout="library", reason=why)
         sources = virtual_sources.sources_of(self.files, file, mappings, index_of)
         if not any(sources):
-            return replace(index, layout="contiguous")
+            return index
         if any(kind != datatype for kind in kinds):
             why = "a virtual dataset of sources of another type"
             return virtual_sources.for_library(index, mappings, sources, why)
@@ -427,9 +405,7 @@ class Source:
         """Return the index, if the core reads the dataset or a library may."""
         if self._options.trusted:
             return index
-        missing = [spec for spec in index.pipeline if spec.id not in _core.native_filters()]
-        filters = "".join(f"filter {spec.id} ({spec.name or 'unnamed'})" for spec in missing[:1])
-        if reason := index.reason or filters:
+        if reason := index.reason or index.kind.why_library(_core.native_filters()):
             raise hdf5_errors.unsupported("untrusted", index.filename, index.path, reason)
         return index
 

@@ -26,11 +26,11 @@ from _multitables.index.chunk_index import (
     ChunkIndex,
     Members,
     Records,
-    SourceFile,
     changed,
     chunks_of,
     grid_of,
 )
+from _multitables.index.element_type import stored_type
 from _multitables.index.virtual import readable_chunk_dims
 
 #: Pieces in which contiguous rows of a file are joined with those of others, at most.
@@ -59,9 +59,9 @@ def joined(indexes: Sequence[ChunkIndex], filters: Container[int]) -> ChunkIndex
         _check_native(index, filters)
         kind: Hashable = number
         if index.layout == "chunked" and not index.inline:
-            kind = index.chunk_dims, index.pipeline, index.fill_value
+            kind = index.chunk_dims, index.kind.pipeline, index.kind.fill_value
         elif _is_short(index):
-            kind = index.fill_value
+            kind = index.kind.fill_value
         kinds.setdefault(kind, []).append(number)
     if not kinds:
         return whole
@@ -113,29 +113,13 @@ def _members(indexes: Sequence[ChunkIndex]) -> Members:
 def _whole(first: ChunkIndex, members: Members) -> ChunkIndex:
     """Return an index of all rows that lists no chunks."""
     n_rows = int(members.rows.sum())
-    return ChunkIndex(
-        filename=first.filename,
-        path=first.path,
-        fingerprint=first.fingerprint,
-        dtype=first.dtype,
-        shape=(n_rows, *first.shape[1:]),
-        dims=(n_rows, *first.dims[1:]),
-        chunk_dims=None,
-        element_bytes=first.element_bytes,
-        field_offset=first.field_offset,
-        field_bytes=first.field_bytes,
-        layout="contiguous",
-        joined=members,
-        fill_value=first.fill_value,
-        conversions=first.conversions,
-        converted_bytes=first.converted_bytes,
-        library=first.library,
-    )
+    kind, dims = replace(first.kind, pipeline=()), (n_rows, *first.dims[1:])
+    return ChunkIndex(first.file, first.path, kind, dims, None, "contiguous", joined=members)
 
 
 def _is_short(index: ChunkIndex) -> bool:
     """Whether contiguous rows are few enough to be joined as pieces, each with a record."""
-    n_bytes = math.prod(index.dims) * index.element_bytes
+    n_bytes = math.prod(index.dims) * index.kind.element_bytes
     return (
         index.layout == "contiguous"
         and not index.inline
@@ -148,7 +132,7 @@ def _table(whole: ChunkIndex, indexes: Sequence[ChunkIndex]) -> ChunkIndex:
     first = indexes[0]
     if first.inline or not (first.layout == "chunked" or _is_short(first)):
         return first
-    files = {SourceFile(whole.filename, whole.fingerprint): 0}
+    files = {whole.file: 0}
     counts = np.array([len(index.chunks) for index in indexes], np.int64)
     chunks = np.concatenate([index.chunks for index in indexes])
     sources = [[files.setdefault(file, len(files)) for file in index.files] for index in indexes]
@@ -165,7 +149,7 @@ def _placed(
     """Return a table of datasets that are stored as the first one is, with these chunks of each."""
     extents, rows = first.chunk_dims, members.rows
     if extents is None or first.layout != "chunked":
-        row_bytes = math.prod(whole.dims[1:]) * whole.element_bytes
+        row_bytes = math.prod(whole.dims[1:]) * whole.kind.element_bytes
         extent = min(int(rows.max()), max(1, sizes.PIECE_BYTES // row_bytes))
         extents = (extent, *whole.dims[1:])
         chunks, counts = _in_pieces(chunks, counts, rows, extent, row_bytes)
@@ -173,8 +157,7 @@ def _placed(
         whole,
         layout="chunked",
         chunk_dims=extents,
-        pipeline=first.pipeline,
-        fill_value=first.fill_value,
+        kind=first.kind,
         joined=members,
     )
     begins = table.joined_at
@@ -183,7 +166,6 @@ def _placed(
     chunks["grid_index"] += np.repeat(begins // extents[0] * beside, counts).astype(np.uint64)
     return replace(
         table,
-        shape=(n_rows, *whole.shape[1:]),
         dims=(n_rows, *whole.dims[1:]),
         chunks=chunks,
     )
@@ -236,15 +218,8 @@ def _shown(
 
 def _as_stored(index: ChunkIndex) -> ChunkIndex:
     """Return the index of a dataset's elements as bytes."""
-    return replace(
-        index,
-        dtype=np.dtype(f"V{index.element_bytes}"),
-        shape=index.dims,
-        field_offset=0,
-        field_bytes=index.element_bytes,
-        conversions=(),
-        converted_bytes=0,
-    )
+    kind = index.kind
+    return replace(index, kind=replace(kind, part=stored_type(kind.element_bytes)))
 
 
 def _check_alike(index: ChunkIndex, first: ChunkIndex) -> None:
@@ -252,7 +227,7 @@ def _check_alike(index: ChunkIndex, first: ChunkIndex) -> None:
         ("dtype", first.dtype, index.dtype),
         ("shape of a row", first.row_shape, index.row_shape),
         ("layout of an element", _element(first), _element(index)),
-        ("format of numbers or texts", first.conversions, index.conversions),
+        ("format of numbers or texts", *(of.kind.part.element.changes for of in (first, index))),
     ):
         if expected != got:
             raise UnsupportedDatasetError(
@@ -267,8 +242,9 @@ def _check_alike(index: ChunkIndex, first: ChunkIndex) -> None:
 
 
 def _element(index: ChunkIndex) -> str:
-    begin, end = index.field_offset, index.field_offset + index.field_bytes
-    return f"bytes {begin}:{end} of {index.element_bytes} in {index.dims[1:]}"
+    begin, kind = index.kind.part.offset, index.kind
+    end = begin + kind.part.element.size_bytes
+    return f"bytes {begin}:{end} of {kind.element_bytes} in {index.dims[1:]}"
 
 
 def _check_native(index: ChunkIndex, filters: Container[int]) -> None:

@@ -63,7 +63,7 @@ def joined_columns(
     first = index_in(int(np.argmax(n_rows > 0)))  # one without rows does not say how all are stored
     if first.reason or first.inline or first.others or 0 in first.shape[1:]:
         return None
-    first = changed(first, filename=files.filename(0), fingerprint=files.fingerprint(0))
+    first = changed(first, file=files[0])
     if float(n_rows.sum(dtype=np.float64)) > MAX_ROWS // max(1, math.prod(first.dims[1:])):
         raise UnfitError("there are more rows than any files have")
     chunks, counts = survey["chunks"], survey["n_chunks"].astype(np.int64)

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from _multitables.errors import FileOpenError
-from _multitables.index.chunk_index import ChunkIndex, ManyFiles, Records, changed, chunks_of
+from _multitables.index.chunk_index import ChunkIndex, ManyFiles, changed, chunks_of
 
 if TYPE_CHECKING:
     from _multitables.index.external_files import Piece
@@ -24,26 +24,19 @@ if TYPE_CHECKING:
 def at(index: ChunkIndex, offset: int, source: int = 0) -> ChunkIndex:
     """Return an index whose elements lie together, from this byte of one of its files on."""
     # More bytes may be stored than the dataset has, never fewer.
-    size = math.prod(index.dims) * index.element_bytes
-    return replaced(index, layout="contiguous", chunks=chunks_of([0], offset, size, 0, source))
-
-
-def chunked(
-    index: ChunkIndex, chunks: Records, fill_value: bytes | None, inline: bytes = b""
-) -> ChunkIndex:
-    """Return an index with stored chunks."""
-    return replaced(index, layout="chunked", chunks=chunks, fill_value=fill_value, inline=inline)
+    size = math.prod(index.dims) * index.kind.element_bytes
+    return changed(index, layout="contiguous", chunks=chunks_of([0], offset, size, 0, source))
 
 
 def in_pieces(index: ChunkIndex, pieces: Sequence[Piece], rows: int) -> ChunkIndex:
     """Return an index whose elements lie in raw files, in chunks of this number of rows."""
     files = tuple(dict.fromkeys(piece.file for piece in pieces))
-    chunk_bytes = rows * math.prod(index.dims[1:]) * index.element_bytes
+    chunk_bytes = rows * math.prod(index.dims[1:]) * index.kind.element_bytes
     counts = [piece.n_bytes // chunk_bytes for piece in pieces]
     within = np.concatenate([np.arange(count, dtype=np.uint64) for count in counts])
     begins = np.array([piece.offset for piece in pieces], np.uint64)
     numbers = np.array([1 + files.index(piece.file) for piece in pieces], np.uint32)
-    return replaced(
+    return changed(
         index,
         layout="chunked",
         chunk_dims=(rows, *index.dims[1:]),
@@ -55,12 +48,6 @@ def in_pieces(index: ChunkIndex, pieces: Sequence[Piece], rows: int) -> ChunkInd
         ),
         others=files,
     )
-
-
-def replaced(index: ChunkIndex, **changes: Any) -> ChunkIndex:
-    """Return a changed index; where no fill value is given, it is zero."""
-    fill = changes.get("fill_value") or bytes(index.element_bytes)
-    return changed(index, **{**changes, "fill_value": fill})
 
 
 def inside_file(index: ChunkIndex) -> ChunkIndex:

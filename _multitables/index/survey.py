@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Container, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -22,14 +22,14 @@ import numpy as np
 
 from _multitables import _core
 from _multitables.index import hdf5_metadata
-from _multitables.index.chunk_index import NO_CHUNKS, U64, ChunkIndex, Records
-from _multitables.index.element_type import ElementType, field_type
+from _multitables.index.chunk_index import NO_CHUNKS, U64, ChunkIndex, Records, SourceFile
+from _multitables.index.chunk_index import Kind as OfIndex
+from _multitables.index.element_type import ElementType, FieldType, field_type
 from _multitables.index.hdf5_metadata import FilterSpec
 from _multitables.index.numpy_type import Unsupported, datatype_of
 from _multitables.index.open_files import OpenFile
 from _multitables.index.runs import I64, Places, Run, distinct
 from _multitables.index.saved.metadata import SavedMetadata
-from _multitables.index.stored_at import replaced
 from _multitables.index.whole_object import WholeObject
 
 ALONE, NO_DATASET = _core.SURVEY_ALONE, _core.SURVEY_NO_DATASET
@@ -120,26 +120,19 @@ class Survey:
         chunk_dims = tuple(self.chunk_dims[at : at + len(dims)].tolist())
         first = int(self.chunks_at[number])
         chunks = self.chunks[first : first + int(self.n_chunks[number])]
-        dtype = kind.dtype
-        index = ChunkIndex(
-            filename=place.file.filename,
-            path=place.path,
-            fingerprint=place.file.fingerprint,
-            dtype=dtype.base,
-            shape=(*(dims or (1,)), *dtype.shape),
-            dims=dims or (1,),
-            chunk_dims=(chunk_dims or (1,)) if kind.layout == "chunked" else None,
-            element_bytes=kind.element_bytes,
-            field_offset=0,
-            field_bytes=kind.element_bytes,
-            layout="chunked" if kind.layout == "chunked" else "contiguous",
-            chunks=chunks,
-            pipeline=kind.pipeline,
-            conversions=kind.element.changes,
-            library=kind.library,
-        )
         inline = self.inline[int(self.file[number])] if kind.layout == "compact" else b""
-        return replaced(replace(index, inline=inline), fill_value=kind.fill_value)
+        stored = (kind.element_bytes, kind.pipeline, kind.fill_value, kind.library)
+        of = OfIndex(FieldType(kind.element, 0), *stored)
+        return ChunkIndex(
+            SourceFile(place.file.filename, place.file.fingerprint),
+            place.path,
+            of,
+            dims or (1,),
+            (chunk_dims or (1,)) if kind.layout == "chunked" else None,
+            "chunked" if kind.layout == "chunked" else "contiguous",
+            chunks=chunks,
+            inline=inline,
+        )
 
 
 def survey(

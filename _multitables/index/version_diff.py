@@ -37,8 +37,8 @@ def differing_rows(old: ChunkIndex, new: ChunkIndex, *, same_type: bool) -> list
             )
     length, common = max(old.n_rows, new.n_rows), min(old.n_rows, new.n_rows)
     chunks = {index.chunk_dims or index.dims for index in (old, new) if len(index.chunks)}
-    alike = ("row_shape", "fill_value", "files")
-    same = same_type and all(getattr(old, name) == getattr(new, name) for name in alike)
+    one, other = ((of.row_shape, of.kind.fill_value, of.files) for of in (old, new))
+    same = same_type and one == other
     if not same or len(chunks) > 1:
         return _joined([(0, length)])
     rows = [(common, length)]

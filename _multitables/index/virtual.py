@@ -17,7 +17,7 @@ from dataclasses import replace
 import numpy as np
 
 from _multitables import _core, sizes
-from _multitables.index.chunk_index import ChunkIndex, SourceFile, changed
+from _multitables.index.chunk_index import ChunkIndex, changed
 
 #: A chunk has as many bytes, or fewer where that makes less than these.
 TASK_BYTES, TASKS = 4 << 20, 32
@@ -40,14 +40,14 @@ def as_chunks(
     if first.chunk_dims is None or not all(_alike(source, first) for source in present):
         return None
     shown = [
-        None if of is None else (of.dims, of.chunks, of.fill_value == index.fill_value)
+        None if of is None else (of.dims, of.chunks, of.kind.fill_value == index.kind.fill_value)
         for of in sources
     ]
     found = mappings.as_chunks(index.dims, first.chunk_dims, shown)
     if found is None:
         return None
     chunks, source, chunk_dims = found
-    files = {SourceFile(index.filename, index.fingerprint): 0}
+    files = {index.file: 0}
     numbers = [[files.setdefault(file, len(files)) for file in of.files] for of in present]
     begins = np.cumsum([0, *(len(of.files) if of else 0 for of in sources)])[source]
     chunks["source"] = np.concatenate(numbers)[begins + chunks["source"]]
@@ -55,7 +55,7 @@ def as_chunks(
         index,
         layout="chunked",
         chunk_dims=chunk_dims,
-        pipeline=first.pipeline,
+        kind=replace(index.kind, pipeline=first.kind.pipeline),
         chunks=chunks,
         others=tuple(files)[1:],
     )
@@ -67,7 +67,7 @@ def _alike(source: ChunkIndex, other: ChunkIndex) -> bool:
         source.layout == "chunked"
         and not source.inline
         and source.chunk_dims == other.chunk_dims
-        and source.pipeline == other.pipeline
+        and source.kind.pipeline == other.kind.pipeline
     )
 
 
@@ -89,7 +89,7 @@ def as_parts(
     found = mappings.as_parts(index.dims, dims)
     source = found and sources[found[1]]
     if found is None or source is None:
-        return replace(index, layout="contiguous")
+        return index
     chunk_dims = readable_chunk_dims(index, source, found[2])
     return replace(index, layout="parts", chunk_dims=chunk_dims, shown=shown, parts=found[0])
 
@@ -103,10 +103,10 @@ def readable_chunk_dims(
     for axis, number in pairs:
         extents[axis] = min(chunk_dims[number], index.dims[axis])
     # Large, as chunks of the sources that two of them show may be decoded twice.
-    all_bytes = math.prod(index.dims) * index.element_bytes
+    all_bytes = math.prod(index.dims) * index.kind.element_bytes
     wanted = min(max(all_bytes // TASKS, sizes.PIECE_BYTES), TASK_BYTES)
     for axis in reversed(range(len(extents))):
-        others = math.prod(extents) // extents[axis] * index.element_bytes
+        others = math.prod(extents) // extents[axis] * index.kind.element_bytes
         most = wanted // others
         if most >= index.dims[axis]:
             extents[axis] = index.dims[axis]

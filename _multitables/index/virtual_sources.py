@@ -68,7 +68,7 @@ def for_library(
         raise hdf5_errors.too_many_blocks(index.filename, index.path, n_blocks, MAX_BLOCKS)
     if any(one is not None and one.is_remote for one in (index, *sources)):
         raise hdf5_errors.unsupported("not_alone", index.filename, index.path, reason)
-    return replace(index, reason=reason)
+    return replace(index, layout="library", reason=reason)
 
 
 def _text(path: bytes) -> str:

@@ -103,7 +103,7 @@ def _plan(index: ChunkIndex, n_procs: int, direct: bool) -> ReadPlan:
     if reason:
         raise UnsupportedDatasetError(
             f"{index.path!r} in {index.filename!r} has no codec limit: it is read through the "
-            f"{index.library or 'h5py'} library, because {reason}",
+            f"{index.kind.library or 'h5py'} library, because {reason}",
             advice="Measure the library itself",
             path=index.path,
             filename=index.filename,

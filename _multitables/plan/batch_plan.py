@@ -211,7 +211,7 @@ def _kept(datasets: Sequence[Dataset], lead: int) -> set[int]:
     return {
         number
         for number, dataset in enumerate(datasets)
-        if number != lead and dataset.index.pipeline and not dataset.reason
+        if number != lead and dataset.index.kind.pipeline and not dataset.reason
     }
 
 

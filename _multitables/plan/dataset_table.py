@@ -109,7 +109,7 @@ def dataset_of(index: ChunkIndex, direct: bool, native_filters: Container[int]) 
     if index.layout == "parts" and index.chunk_dims is not None:
         return Dataset(index, index.chunk_dims, True, direct, "", dims, windows, shown=shown)
     inner, inner_windows, skipped = _hull(index)
-    hull_bytes = math.prod(inner) * index.element_bytes
+    hull_bytes = math.prod(inner) * index.kind.element_bytes
     if stored_row_bytes - hull_bytes >= sizes.SKIPPED_BYTES:
         dims = (dims[0], *inner)
         return Dataset(index, (1, *inner), False, direct, "", dims, inner_windows, skipped)
@@ -129,7 +129,7 @@ def _hull(index: ChunkIndex) -> tuple[tuple[int, ...], tuple[AxisWindow, ...], i
     for axis, window in enumerate(index.windows):
         dims[axis] = abs(window.step) * (window.count - 1) + 1 if window.count else 0
         windows[axis] = replace(window, start=0)
-        behind = math.prod(index.dims[axis + 2 :]) * index.element_bytes
+        behind = math.prod(index.dims[axis + 2 :]) * index.kind.element_bytes
         skipped += window.start * behind
         if window.count != 1:
             break
@@ -151,14 +151,14 @@ def stored_chunks(dataset: Dataset, begin: int, end: int) -> Records:
     if index.layout == "chunked":
         return _selected_records(dataset, begin, end)
     chunks = np.zeros(end - begin, CHUNK)
-    row_bytes = math.prod(index.dims[1:]) * index.element_bytes
+    row_bytes = math.prod(index.dims[1:]) * index.kind.element_bytes
     piece = np.uint64(dataset.chunk_dims[0])
     chunks["grid_index"] = np.arange(begin, end, dtype=np.uint64)
     rows = chunks["grid_index"] * piece
     base = index.byte_offset[0] + np.uint64(dataset.skipped_bytes)
     chunks["byte_offset"] = base + rows * np.uint64(row_bytes)
     left = np.minimum(np.uint64(index.dims[0]) - rows, piece)
-    chunks["stored_size"] = left * np.uint64(math.prod(dataset.dims[1:]) * index.element_bytes)
+    chunks["stored_size"] = left * np.uint64(math.prod(dataset.dims[1:]) * index.kind.element_bytes)
     chunks["source"] = index.chunks["source"][0]
     return chunks
 

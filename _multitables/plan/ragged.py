@@ -19,6 +19,7 @@ import numpy.typing as npt
 
 from _multitables import sizes
 from _multitables.index.chunk_index import ChunkIndex
+from _multitables.index.element_type import stored_type
 from _multitables.plan.row_order import FILE_ORDER, OrderWords
 from _multitables.plan.row_spans import RowSpans
 from _multitables.plan.sharding import Ranges, between, length
@@ -45,13 +46,9 @@ def as_rows(
     n_bytes = max(1, mean * element_bytes)
     return replace(
         index,
-        dtype=np.dtype((np.void, n_bytes)),
-        shape=(n_rows,),
+        kind=replace(index.kind, part=stored_type(n_bytes), element_bytes=n_bytes),
         dims=(n_rows,),
         chunk_dims=(max(1, elements // mean),),
-        element_bytes=n_bytes,
-        field_offset=0,
-        field_bytes=n_bytes,
     )
 
 

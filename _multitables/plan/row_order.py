@@ -62,7 +62,7 @@ def chunk_rows(index: ChunkIndex) -> int:
     """Rows of a chunk; of data without chunks, of a piece that is shuffled like one."""
     if index.chunk_dims is not None:
         return index.chunk_dims[0]
-    stored = max(1, math.prod(index.dims[1:]) * index.element_bytes)
+    stored = max(1, math.prod(index.dims[1:]) * index.kind.element_bytes)
     # To ask a library takes long, so it is asked for as much as in the order of the file.
     contiguous = index.layout == "contiguous"
     piece_bytes = sizes.PIECE_BYTES if contiguous else sizes.DIRECT_TASK_BYTES
@@ -119,7 +119,7 @@ def _whole_chunks(indexes: Sequence[ChunkIndex], kind: int, wanted_rows: int | N
         # What stands at a position does not depend on it, either. A chunk on the edge of two
         # windows is decoded twice, so that these are not short; but where it is not, two are as
         # short as a ring that stays in the caches.
-        plain = not any(index.pipeline for index in indexes)
+        plain = not any(index.kind.pipeline for index in indexes)
         alike = all(chunk_rows(index) == outer for index in indexes)
         size = sizes.CHUNKS_BYTES if plain or alike else size
         chunks = 1 if plain else chunks

@@ -100,7 +100,6 @@ def _chosen(stored: ChunkIndex, chunks: I64) -> ChunkIndex:
     chosen["grid_index"] = np.arange(len(chunks))
     return replace(
         stored,
-        shape=(rows, *stored.shape[1:]),
         dims=(rows, *stored.dims[1:]),
         chunks=chosen,
         chosen_from=(stored, stored.grid_index[chunks]),

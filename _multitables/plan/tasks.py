@@ -313,7 +313,7 @@ def bytes_per_task(dataset: Dataset) -> int:
         return sizes.REMOTE_TASK_BYTES
     if dataset.direct:
         return sizes.DIRECT_TASK_BYTES
-    together = dataset.index.field_bytes
+    together = dataset.index.kind.part.element.size_bytes
     for dim, chunk in zip(dataset.dims[:0:-1], dataset.chunk_dims[:0:-1], strict=True):
         together *= chunk
         if chunk != dim:
@@ -324,7 +324,7 @@ def bytes_per_task(dataset: Dataset) -> int:
 
 def _chunks_per_task(dataset: Dataset, n_chunks: int, n_readers: int) -> int:
     """Small chunks share a task, but there stay tasks enough for every reader."""
-    chunk_bytes = max(1, math.prod(dataset.chunk_dims) * dataset.index.element_bytes)
+    chunk_bytes = max(1, math.prod(dataset.chunk_dims) * dataset.index.kind.element_bytes)
     task_bytes = bytes_per_task(dataset)
     fair = max(1, n_chunks // (4 * n_readers))
     return min(max(task_bytes // chunk_bytes, chunks_per_group(dataset, chunk_bytes)), fair)
@@ -332,6 +332,6 @@ def _chunks_per_task(dataset: Dataset, n_chunks: int, n_readers: int) -> int:
 
 def chunks_per_group(dataset: Dataset, chunk_bytes: int) -> int:
     """How many chunks are decoded side by side."""
-    if all(spec.id != DEFLATE for spec in dataset.index.pipeline):
+    if all(spec.id != DEFLATE for spec in dataset.index.kind.pipeline):
         return 1
     return min(max(_core.GROUP_BYTES // chunk_bytes, 1), _core.GROUP_CHUNKS)

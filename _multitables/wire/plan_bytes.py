@@ -71,7 +71,7 @@ def encode_plan(
             listed = order.listed.astype("<u8", copy=False)
     calls = [
         encode_rows(rows_call(dataset.index, field, open_options))
-        if dataset.reason or dataset.index.pipeline or dataset.shown
+        if dataset.reason or dataset.index.kind.pipeline or dataset.shown
         else b""  # no library is needed for what has no filter
         for dataset, field in zip(plan.table.datasets, fields, strict=True)
     ]
@@ -155,9 +155,8 @@ def _kind(dataset: Dataset) -> _core.Kind:
     index = dataset.index
     if dataset.reason:  # the library delivers elements as the user sees them
         size = index.row_bytes // max(1, math.prod(dataset.dims[1:])) or 1
-        return (size, 0, size, 0), (), (), index.fill_value
-    element = index.element_bytes, index.field_offset, index.field_bytes, index.converted_bytes
-    return kind_of(element, index.pipeline, index.conversions, index.fill_value)
+        return (size, 0, size, 0), (), (), index.kind.fill_value
+    return index.kind.for_table
 
 
 def kind_of(
@@ -194,9 +193,9 @@ def rows_call(index: ChunkIndex, field: str, open_options: Mapping[str, object])
         shape=index.shape,
         dtype=index.dtype,
         n_dims=len(index.dims),
-        library=index.library,
+        library=index.kind.library,
         open_options=index.fingerprint.for_library(open_options),
-        conversion=index.conversion,
+        conversion=index.kind.conversion,
     )
     key = (ALL, *(window.key for window in index.windows))
     arguments = {

@@ -53,7 +53,7 @@ def test_chunks_are_those_that_h5py_tells(h5: Path) -> None:
     assert [chunk[:4] for chunk in index.chunks.tolist()] == expected
     assert index.layout == "chunked"
     assert (index.dims, index.chunk_dims, index.shape) == ((10, 7, 5), (3, 4, 2), (10, 7, 5))
-    assert [spec.id for spec in index.pipeline] == [1]
+    assert [spec.id for spec in index.kind.pipeline] == [1]
     assert (index.n_rows, index.row_shape, index.row_bytes) == (10, (7, 5), 140)
     assert index.block_size_default == 3
 
@@ -119,10 +119,10 @@ def test_a_field_is_a_part_of_each_element(h5: Path) -> None:
     with h5py.File(h5, "w") as file:
         file.create_dataset("x", (6, 2), COMPOUND, chunks=(4, 2))
     whole = index_of(h5, "x")
-    assert (whole.dtype, whole.element_bytes, whole.field_bytes) == (COMPOUND, 14, 14)
+    assert (whole.dtype, whole.kind.for_table[0]) == (COMPOUND, (14, 0, 14, 0))
     index = index_of(h5, "x", "c/d")
     assert (index.dtype, index.shape, index.dims) == (np.dtype(">f4"), (6, 2, 2), (6, 2))
-    assert (index.field_offset, index.field_bytes, index.element_bytes) == (5, 8, 14)
+    assert index.kind.for_table[0][:3] == (14, 5, 8)
     assert (index_of(h5, "x", "c/e").dtype, index.layout) == (np.dtype("?"), "chunked")
     for field in ("d", "c/f", "a/b"):
         with pytest.raises(MissingFieldError) as caught:
@@ -137,8 +137,8 @@ def test_fill_values(h5: Path, value: Any) -> None:
     with h5py.File(h5, "w") as file:
         file.create_dataset("x", (4,), value.dtype, fillvalue=value, chunks=(2,))
         file.create_dataset("y", (4,), value.dtype, chunks=(2,))
-    assert index_of(h5, "x").fill_value == value.tobytes()
-    assert index_of(h5, "y").fill_value == bytes(value.dtype.itemsize)
+    assert index_of(h5, "x").kind.fill_value == value.tobytes()
+    assert index_of(h5, "y").kind.fill_value == bytes(value.dtype.itemsize)
 
 
 def test_the_fill_value_of_elements_that_are_arrays(h5: Path) -> None:
@@ -146,7 +146,7 @@ def test_the_fill_value_of_elements_that_are_arrays(h5: Path) -> None:
         file.create_carray("/", "x", tables.Int32Atom((2, 3), dflt=7), (50,), chunkshape=(10,))
     index = index_of(h5, "x")
     assert index.shape == (50, 2, 3)
-    assert index.fill_value == np.full(6, 7, "i4").tobytes()
+    assert index.kind.fill_value == np.full(6, 7, "i4").tobytes()
 
 
 def test_strings_whose_padding_h5py_changes(h5: Path) -> None:
@@ -157,9 +157,9 @@ def test_strings_whose_padding_h5py_changes(h5: Path) -> None:
             kind.set_strpad(padding)
             h5py.h5d.create(file.id, name.encode(), kind, h5py.h5s.create_simple((3,)))
         file["plain"] = np.array([b"ab", b"c"])
-    assert index_of(h5, "null").conversions == (Conversion.of(5, 0),)
-    assert index_of(h5, "space").conversions == (Conversion.of(5, 2),)
-    assert index_of(h5, "plain").conversions == ()
+    for name, changes in (("null", (0,)), ("space", (2,)), ("plain", ())):
+        element = index_of(h5, name).kind.part.element
+        assert element.changes == tuple(Conversion.of(5, kind) for kind in changes)
 
 
 def test_pytables_is_known_by_its_class_only(h5: Path) -> None:
@@ -184,7 +184,7 @@ def test_reasons_for_the_library(h5: Path) -> None:
         file.create_dataset("external", (8,), "i8", external=[(raw, 0, 30), (raw, 30, 34)])
     for name in ("virtual", "external"):
         index = index_of(h5, name)
-        assert (index.layout, index.library) == ("library", "h5py")
+        assert (index.layout, index.kind.library) == ("library", "h5py")
         assert name in index.reason
         assert index.n_rows == 8
     assert index_of(h5, "plain").reason == index_of(h5, "whole").reason == ""

@@ -100,7 +100,7 @@ def test_default_windows() -> None:
     assert order_of([index], subset, asked(window_rows=101)).window_rows == 110
     # Shorter where only chunks are shuffled, but not where these would often be decoded twice.
     chunks = asked(shuffle="chunks")
-    raw, large_raw = (replace(one, pipeline=()) for one in (index, large))
+    raw, large_raw = (replace(one, kind=replace(one.kind, pipeline=())) for one in (index, large))
     for indexes, rows in [
         ([index], (2 << 20) // 32),
         ([large], 16 * 10**5),

@@ -124,7 +124,7 @@ def test_the_chunks_are_all_that_are_stored(case: Case) -> None:
         if dataset.reason:
             assert not caches
             continue
-        assert caches == (number != lead and bool(index.pipeline))
+        assert caches == (number != lead and bool(index.kind.pipeline))
         count = math.prod(
             -(-dim // chunk) for dim, chunk in zip(index.dims, dataset.chunk_dims, strict=True)
         )
@@ -228,10 +228,10 @@ def test_rows_without_elements(layout: str) -> None:
     """They are as many as others, and take no task."""
     chunk_dims = (10, 3) if layout == "chunked" else None
     plain = plain_index()
-    empty = replace(plain, shape=(100, 0), dims=(100, 0), layout=layout, chunk_dims=chunk_dims)
+    empty = replace(plain, dims=(100, 0), layout=layout, chunk_dims=chunk_dims)
     empty = replace(empty, chunks=empty.chunks[:0])
     if layout == "contiguous":
-        empty = replace(empty, pipeline=())
+        empty = replace(empty, kind=replace(empty.kind, pipeline=()))
     for indexes in ([empty], [empty, plain], [plain, empty]):
         order = order_of(indexes, subset_of(None, 100), asked())
         given_ = {"order": order, "ranges": [(0, 100)], "batch_size": 10, "n_readers": 2}

@@ -122,7 +122,7 @@ def test_kinds_of_datasets(h5: Path) -> None:
         ):
             index = found[name][1]
             assert index.dtype == np.dtype(dtype)
-            assert (index.layout, index.library) == ("library", library)
+            assert (index.layout, index.kind.library) == ("library", library)
             assert "ragged" in index.reason
             assert index.shape == ((2,) if name == "lists" else (1,))
         for name in ("pickled", "bytes", "text", "grid", "strings"):

@@ -8,7 +8,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from _multitables.index.chunk_index import ChunkIndex, Fingerprint, chunks_of
+from _multitables.index.chunk_index import ChunkIndex, Fingerprint, Kind, SourceFile, chunks_of
+from _multitables.index.element_type import stored_type
 from _multitables.plan.growth import agreed_rows, stored_rows, whole_rows
 
 ROWS = 3  # of a chunk
@@ -19,20 +20,9 @@ def index(n_rows: int, columns: int, chunks: Chunks) -> ChunkIndex:
     """A dataset whose chunks are 3 rows and 2 columns."""
     told = sorted(chunks.items())
     table = np.array([(number, *record) for number, record in told], np.uint64).reshape(-1, 4)
-    return ChunkIndex(
-        filename="f",
-        path="/x",
-        fingerprint=Fingerprint(0, 0, 0, 0),
-        dtype=np.dtype("f8"),
-        shape=(n_rows, columns),
-        dims=(n_rows, columns),
-        chunk_dims=(ROWS, 2),
-        element_bytes=8,
-        field_offset=0,
-        field_bytes=8,
-        layout="chunked",
-        chunks=chunks_of(*table.T),
-    )
+    kind, dims = Kind(stored_type(8), 8), (n_rows, columns)
+    file = SourceFile("f", Fingerprint(0, 0, 0, 0))
+    return ChunkIndex(file, "/x", kind, dims, (ROWS, 2), "chunked", chunks=chunks_of(*table.T))
 
 
 def is_there(row: int, columns: int, chunks: Chunks) -> bool:

@@ -18,6 +18,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from plans import (
+    FILE,
     HEADER_WORDS,
     NATIVE,
     an_index,
@@ -31,7 +32,8 @@ from plans import (
 )
 
 from _multitables import _core, sizes
-from _multitables.index.chunk_index import ChunkIndex, Fingerprint, chunks_of
+from _multitables.index.chunk_index import ChunkIndex, Kind, chunks_of
+from _multitables.index.element_type import Conversion, ElementType, FieldType
 from _multitables.index.hdf5_metadata import FilterSpec
 from _multitables.plan.stream_plan import ENDLESS, ReadPlan, plan_reads
 from _multitables.plan.tasks import AGAIN_SHARE, KIND_CHUNKS, KIND_LIBRARY
@@ -138,9 +140,9 @@ def test_every_element_is_delivered_exactly_once(case: Case) -> None:
         assert (delivered == 1).all()
         assert stored <= set(read)
         most = max(read.values(), default=1)
-        again += (most - 1) * math.prod(index.dims[1:]) * index.element_bytes
+        again += (most - 1) * math.prod(index.dims[1:]) * index.kind.element_bytes
         assert len(plan.datasets) > 1 or most == 1
-    whole_rows = [math.prod(m.index.dims[1:]) * m.index.element_bytes for m in plan.datasets]
+    whole_rows = [math.prod(m.index.dims[1:]) * m.index.kind.element_bytes for m in plan.datasets]
     assert again <= sum(whole_rows) / AGAIN_SHARE
 
 
@@ -168,7 +170,7 @@ def test_chunks_are_those_of_the_index(case: Case) -> None:
             ids = wanted if len(index.byte_offset) else range(0)
             assert chunks["grid_index"].tolist() == list(ids)
             begin = np.array(ids, int) * outer
-            row_bytes = math.prod(index.dims[1:]) * index.element_bytes
+            row_bytes = math.prod(index.dims[1:]) * index.kind.element_bytes
             lengths = np.minimum(outer, index.dims[0] - begin)
             assert (chunks["byte_offset"] == 512 + begin * row_bytes).all()
             assert (chunks["stored_size"] == lengths * row_bytes).all()
@@ -208,25 +210,10 @@ def chunked(
     """A dataset whose chunks are all stored and divide its shape."""
     size = dtype.itemsize
     ids = np.arange(math.prod(shape) // math.prod(chunks), dtype=np.uint64)
-    return ChunkIndex(
-        filename="/tmp/a.h5",
-        path="/x",
-        fingerprint=Fingerprint(1, 2, 1 << 40, 3),
-        dtype=dtype,
-        shape=shape,
-        dims=shape,
-        chunk_dims=chunks,
-        element_bytes=size,
-        field_offset=0,
-        field_bytes=size,
-        layout="chunked",
-        chunks=chunks_of(ids, ids * np.uint64(1 << 20), ids + np.uint64(10)),
-        pipeline=(FilterSpec(filter_id, 0, (4,), ""),),
-        fill_value=bytes(size),
-        conversions=(),
-        library="h5py",
-        reason="",
-    )
+    element = ElementType(dtype, size, (Conversion.of(size),), size)
+    kind = Kind(FieldType(element, 0), size, (FilterSpec(filter_id, 0, (4,), ""),), bytes(size))
+    records = chunks_of(ids, ids * np.uint64(1 << 20), ids + np.uint64(10))
+    return ChunkIndex(FILE, "/x", kind, shape, chunks, "chunked", chunks=records)
 
 
 @pytest.mark.parametrize("labels", ["long chunks", "short chunks", "contiguous", "library"])
@@ -364,24 +351,27 @@ def test_wire(case: Case, turnstile: bool) -> None:
         chunk_dims = words(table, record["chunk_dims_at"], len(index.dims))
         assert chunk_dims == list(dataset.chunk_dims)
         native = not dataset.reason
-        assert record["n_filters"] == (len(index.pipeline) if native else 0)
-        assert record["n_conversions"] == (len(index.conversions) if native else 0)
-        assert record["delivered_bytes"] == (index.converted_bytes if native else 0)
+        assert record["n_filters"] == (len(index.kind.pipeline) if native else 0)
+        element = index.kind.part.element
+        assert record["n_conversions"] == (len(element.changes) if native else 0)
+        assert record["delivered_bytes"] == (element.converted_bytes if native else 0)
         if native:
-            part = (index.element_bytes, index.field_offset, index.field_bytes)
+            part = index.kind.for_table[0][:3]
             assert (record["element_bytes"], record["field_offset"], record["field_bytes"]) == part
-            fill = table["blob"][record["fill_at"] :][: index.element_bytes]
-            assert fill == index.fill_value
+            fill = table["blob"][record["fill_at"] :][: index.kind.element_bytes]
+            assert fill == index.kind.fill_value
         for at in range(record["n_filters"]):
-            spec = index.pipeline[at]  # every filter here has as many values, so places are known
-            word = record["filters_at"] + sum(3 + len(s.values) for s in index.pipeline[:at])
+            spec = index.kind.pipeline[
+                at
+            ]  # every filter here has as many values, so places are known
+            word = record["filters_at"] + sum(3 + len(s.values) for s in index.kind.pipeline[:at])
             want = [spec.id, spec.flags, len(spec.values), *spec.values]
             assert words(table, word, len(want)) == want
         assert (record["chunks_at"], record["n_chunks"]) == (dataset.chunks_at, dataset.n_chunks)
         assert bool(record["flags"] & 1) == dataset.clipped
         assert bool(record["flags"] & 2) == bool(dataset.reason)
         call = table["blob"][record["library_at"] :][: record["library_len"]]
-        if dataset.reason or index.pipeline:
+        if dataset.reason or index.kind.pipeline:
             told = decode_library(call.decode())
             assert told["arguments"] == {
                 "fields": (field,) if field else (),

@@ -56,7 +56,7 @@ def dataset(path: Path, name: str = "/x", library: str = "") -> Selection:
                 index.shape,
                 index.dtype.base,
                 len(index.dims),
-                library or index.library,
+                library or index.kind.library,
                 source.open_options,
                 index.dtype.shape,
             )
@@ -353,7 +353,8 @@ NESTED["b"]["d/e"] = b"xy"
 def read_rows(library: str, path: Path, field: str, rows: range, want: np.ndarray) -> None:
     """Read rows as a stream does, and compare them."""
     with open_source(path, {}) as source:
-        index = replace(source.index("/x", field or None), library=library)
+        index = source.index("/x", field or None)
+        index = replace(index, kind=replace(index.kind, library=library))
     out = bytearray(want.nbytes)
     call = encode_rows(rows_call(index, field, {})).decode()
     fallback.read(call, (rows.start, rows.stop), memoryview(out))

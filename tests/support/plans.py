@@ -17,14 +17,22 @@ import numpy as np
 from hypothesis import strategies as st
 
 from _multitables import _core
-from _multitables.index.chunk_index import CHUNK, ChunkIndex, Fingerprint, chunks_of
-from _multitables.index.element_type import Conversion
+from _multitables.index.chunk_index import (
+    CHUNK,
+    ChunkIndex,
+    Fingerprint,
+    Kind,
+    SourceFile,
+    chunks_of,
+)
+from _multitables.index.element_type import Conversion, ElementType, FieldType
 from _multitables.index.hdf5_metadata import FilterSpec
 from _multitables.plan.ring_size import whole_pages
 from _multitables.plan.stream_plan import ReadPlan
 from _multitables.plan.tasks import TASK
 from _multitables.wire import plan_bytes
 
+FILE = SourceFile("/tmp/a.h5", Fingerprint(1, 2, 1 << 40, 3))
 #: Filters that these plans decode natively.
 NATIVE = (1, 2, 3)
 
@@ -52,46 +60,29 @@ def an_index(draw: st.DrawFn, rows: int) -> ChunkIndex:
     sizes = np.arange(len(ids), dtype=np.uint64) + np.uint64(10)
     if layout == "contiguous":
         sizes = np.full(len(ids), math.prod(dims) * element, np.uint64)
+    changes = (Conversion(0, 1, 1, 0, 1, 1, field, 2),) if draw(st.booleans()) else ()
+    delivered = ElementType(np.dtype(f"V{field}"), field, changes, field)
+    fill_value = bytes(range(256)) * (element // 256) + bytes(element % 256)
+    part = FieldType(delivered, draw(st.integers(0, element - field)))
     return ChunkIndex(
-        filename="/tmp/a.h5",
-        path="/x",
-        fingerprint=Fingerprint(1, 2, 1 << 40, 3),
-        dtype=np.dtype(f"V{field}"),
-        shape=dims,
-        dims=dims,
-        chunk_dims=chunk_dims,
-        element_bytes=element,
-        field_offset=draw(st.integers(0, element - field)),
-        field_bytes=field,
+        FILE,
+        "/x",
+        Kind(part, element, pipeline, fill_value),
+        dims,
+        chunk_dims,
         layout={"unknown filter": "chunked"}.get(layout, layout),
         chunks=chunks_of(ids, ids * np.uint64(1000) + np.uint64(512), sizes, ids % 3),
-        pipeline=pipeline,
-        fill_value=bytes(range(256)) * (element // 256) + bytes(element % 256),
-        conversions=(Conversion(0, 1, 1, 0, 1, 1, field, 2),) if draw(st.booleans()) else (),
-        library="h5py",
         reason="a virtual dataset" if layout == "library" else "",
     )
 
 
 def plain_index(rows: int = 100, chunk: int = 10, element: int = 8) -> ChunkIndex:
     count = -(-rows // chunk)
-    return ChunkIndex(
-        filename="/tmp/a.h5",
-        path="/x",
-        fingerprint=Fingerprint(1, 2, 1 << 40, 3),
-        dtype=np.dtype(f"V{element}"),
-        shape=(rows, 4),
-        dims=(rows, 4),
-        chunk_dims=(chunk, 4),
-        element_bytes=element,
-        field_offset=0,
-        field_bytes=element,
-        layout="chunked",
-        chunks=chunks_of(np.arange(count), np.arange(count) * 1000, 320),
-        pipeline=(FilterSpec(1, 0, (4,), "deflate"),),
-        fill_value=bytes(element),
-        conversions=(Conversion.of(element, 2),),
-    )
+    changes = (Conversion.of(element, 2),)
+    part = FieldType(ElementType(np.dtype(f"V{element}"), element, changes, element), 0)
+    kind = Kind(part, element, (FilterSpec(1, 0, (4,), "deflate"),), bytes(element))
+    chunks = chunks_of(np.arange(count), np.arange(count) * 1000, 320)
+    return ChunkIndex(FILE, "/x", kind, (rows, 4), (chunk, 4), "chunked", chunks=chunks)
 
 
 def inner_chunks(dataset: Any) -> int:

@@ -20,11 +20,13 @@ from _multitables.index.chunk_index import (
     AxisWindow,
     ChunkIndex,
     Fingerprint,
+    Kind,
     ManyFiles,
     Members,
+    Ragged,
     SourceFile,
 )
-from _multitables.index.element_type import Conversion
+from _multitables.index.element_type import Conversion, ElementType, FieldType
 from _multitables.index.hdf5_metadata import FilterSpec
 from _multitables.parent.stream.open_stream import Opened
 from _multitables.plan.dataset_table import Dataset, DatasetTable
@@ -46,12 +48,16 @@ CLASSES: dict[str, type] = {
         Conversion,
         Dataset,
         DatasetTable,
+        ElementType,
+        FieldType,
         FilterSpec,
         Fingerprint,
         KeyRows,
+        Kind,
         ManyFiles,
         Members,
         OrderWords,
+        Ragged,
         ReadPlan,
         SourceFile,
         StorageOptions,

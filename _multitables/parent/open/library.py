@@ -105,10 +105,10 @@ class Library:
             shape=index.shape,
             dtype=dtype,
             n_dims=min(rank, len(index.dims)),
-            library=index.library,
+            library=index.kind.library,
             open_options=index.fingerprint.for_library(self._open_options),
             is_numpys=True,
-            conversion=index.conversion,
+            conversion=index.kind.conversion,
             catalogues=NoCatalogues(index),
         )
         # Of a scalar, h5py takes no other index than ().

@@ -298,9 +298,11 @@ class Contents:
     # ---- what a library reads
 
     def _by_library(self, library: Library, steps: tuple[Step, ...], names: Names) -> Array:
-        flat_dtype = flat(self._dtype)
-        info = self._described(flat_dtype.base, self._dims + flat_dtype.shape)
-        index = replace(self._index(""), dtype=info.dtype, shape=info.shape)
+        dtype, index = flat(self._dtype), self._index("")
+        info = self._described(dtype.base, self._dims + dtype.shape)
+        part = index.kind.part
+        part = FieldType(replace(part.element, dtype=dtype), part.offset)
+        index = replace(_direct(index, part), dims=self._dims)
         if self._dtype.hasobject:
             return self._objects(library, index, steps)
         if isinstance(names, str):
@@ -380,7 +382,7 @@ class Contents:
         if self._stored is None:
             self._stored = self._source.index_at(self._place, as_stored=True)
         delivered = _delivered(self._type, field or None) if self._is_direct else None
-        return self._stored if delivered is None else _direct(self._stored, self._dims, delivered)
+        return self._stored if delivered is None else _direct(self._stored, delivered)
 
 
 def _table(index: ChunkIndex) -> DatasetTable:
@@ -404,15 +406,6 @@ def _delivered(kind: ElementKind, field: str | None) -> FieldType | None:
     return part if part.element.direct else None
 
 
-def _direct(index: ChunkIndex, dims: tuple[int, ...], part: FieldType) -> ChunkIndex:
+def _direct(index: ChunkIndex, part: FieldType) -> ChunkIndex:
     """Return the index of elements, or of a field, as h5py gives them."""
-    element = part.element
-    return changed(
-        index,
-        dtype=element.dtype.base,
-        shape=(dims or index.dims) + part.leading_dims + element.dtype.shape,
-        field_offset=part.offset,
-        field_bytes=element.size_bytes,
-        conversions=element.changes,
-        converted_bytes=element.converted_bytes,
-    )
+    return changed(index, kind=changed(index.kind, part=part))

@@ -140,9 +140,9 @@ def handle_of(
         shape=index.shape,
         dtype=index.dtype.base,
         n_dims=len(index.dims),
-        library=index.library,
+        library=index.kind.library,
         open_options=index.fingerprint.for_library(source.open_options),
         atom_shape=index.dtype.shape,
-        conversion=index.conversion,
+        conversion=index.kind.conversion,
         catalogues=catalogues,
     )

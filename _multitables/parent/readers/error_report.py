@@ -111,7 +111,7 @@ def _name(place: Place, record: Record) -> str:
     if record.filter == 0:
         return "the stored chunk"
     # Names in files are free text, so the core's own come first.
-    names = {spec.id: spec.name for spec in place.index.pipeline} | _core.native_filters()
+    names = {spec.id: spec.name for spec in place.index.kind.pipeline} | _core.native_filters()
     return names.get(record.filter) or f"filter {record.filter}"
 
 
@@ -197,7 +197,7 @@ def _library(place: Place, record: Record) -> Exception:
     return library_error(
         name,
         module,
-        f"the {place.index.library or 'h5py'} library failed for {place.where}: {text}",
+        f"the {place.index.kind.library or 'h5py'} library failed for {place.where}: {text}",
         good=place.lost,
         **place.values(),
     )
@@ -296,7 +296,7 @@ def _death(death: Death, place: Place | None, doing: str, good: str) -> Exceptio
     if death.in_library:
         advice = _LIBRARY_DIED
     if death.timeout_seconds is not None and place is not None and not death.hindrance:
-        library = place.index.library or "h5py"
+        library = place.index.kind.library or "h5py"
         return LibraryTimeoutError(
             f"a reader did not come back from the {library} library within "
             f"{death.timeout_seconds:g} s{times}, at {place.where}",

@@ -33,7 +33,7 @@ def missing_filter(place: Place, text: str) -> MissingFilterError:
     `text` is the filter's id, a space, and its name in the file.
     """
     digits, _, stored = text.partition(" ")
-    number, by_h5py = int(digits), place.index.library != "tables"
+    number, by_h5py = int(digits), place.index.kind.library != "tables"
     known = NAMES.get(number)
     if by_h5py and number in HDF5PLUGIN:
         advice = "Install the filter: pip install hdf5plugin"

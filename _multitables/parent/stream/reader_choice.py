@@ -40,7 +40,7 @@ def readers_for(
     is_cached = not (waits or is_remote) and all(_is_cached(index) for index in indexes)
     little = sizes.LITTLE_REMOTE_BYTES if is_remote else sizes.LITTLE_DATA_BYTES
     if wanted.threads is None and n_bytes > little:
-        plain = not any(one.pipeline for index in indexes for one in (index, *index.shown))
+        plain = not any(one.kind.pipeline for index in indexes for one in (index, *index.shown))
         if not (is_cached and plain) and _starts_processes():
             return pool.take(wanted.count)
     here = is_cached and n_bytes <= sizes.HERE_BYTES

@@ -131,5 +131,5 @@ class VersionsGuard:
 def fill_of(index: ChunkIndex) -> Any:
     """Return what an element is that was never stored."""
     shape = index.shape[len(index.dims) :]
-    stored = index.fill_value[index.field_offset :]
+    stored = index.kind.fill_value[index.kind.part.offset :]
     return np.frombuffer(stored, index.dtype, math.prod(shape)).reshape(shape)

@@ -22,12 +22,12 @@ def warn_of_slow_filters(plan: ReadPlan, native_filters: Container[int]) -> None
     """Tell of each dataset that a library reads because of a filter."""
     for dataset in plan.datasets:
         index = dataset.index
-        unknown = [spec for spec in index.pipeline if spec.id not in native_filters]
+        unknown = [spec for spec in index.kind.pipeline if spec.id not in native_filters]
         if index.layout == "library" or index.n_rows == 0 or not unknown:
             continue
         number = unknown[0].id
         name = NAMES.get(number) or unknown[0].name or "unnamed"
-        library = "PyTables" if index.library == "tables" else "h5py"
+        library = "PyTables" if index.kind.library == "tables" else "h5py"
         warning = SlowFilterWarning(
             f"the core does not decode filter {number} ({name}) of {index.path!r} in "
             f"{index.filename!r}: {library} reads the dataset, which is slower than the core (one "
