@@ -17,7 +17,8 @@
 #   tree.py                  one array, or a tuple or dict of them, and their paths
 #   machine.py               the cores and the memory that this process may use
 #   index/                   HDF5 files -> values, through the core's reader of metadata
-#     chunk_index.py         ChunkIndex: where a dataset's chunks lie, how to decode them
+#     chunk_index.py         ChunkIndex: where a dataset's rows come from
+#     kind.py                Kind: what its elements are, and how to decode them
 #     metadata.py            what a file says of its objects
 #     hdf5_file.py           a dataset in a file -> ChunkIndex
 #     survey.py              many objects -> what they are, in columns

@@ -4,8 +4,8 @@ Law
 ---
 1. An index is a value: once made it needs no file. Addresses are absolute in the file (a user
    block is part of it), sorted by the chunk's place in the grid, and inside the file.
-2. A dataset whose stored bytes are not the delivered bytes has the layout "library" and a reason.
-   An unknown filter is not such a reason: the core says which filters it knows.
+2. A dataset whose stored bytes are not the delivered bytes is `ByLibrary`, and says why. An unknown
+   filter is not such a reason: the core says which filters it knows (`why_library`).
 3. Chunks, and rows, may lie in other files, which the index names.
 """
 
@@ -21,8 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from _multitables import _core, sizes
-from _multitables.index.element_type import Conversion, FieldType
-from _multitables.index.hdf5_metadata import FilterSpec
+from _multitables.index.kind import Kind
 
 if TYPE_CHECKING:
     from _multitables.remote.access import Access
@@ -174,6 +173,8 @@ class AxisWindow:
     start: int
     step: int
     count: int
+    #: An integer took its only index.
+    is_dropped: bool = False
 
     def n_chunks(self, extent: int) -> int:
         """Chunks of this extent that have any."""
@@ -246,6 +247,11 @@ class Members(Sequence["ChunkIndex"]):
         (first,), rows, of = self.each, int(self.rows[at]), self.files[self.numbers[at]]
         return changed(first, file=of, dims=(rows, *first.dims[1:]), chunks=NO_CHUNKS)
 
+    def begins(self, extent: int) -> I64:
+        """The first row of each, if each begins with a new chunk of this extent."""
+        ends = np.cumsum(-(-self.rows // extent) * extent)
+        return np.append(np.int64(0), ends[:-1])
+
     def chosen(self, at: I64) -> Members:
         """Return some of them."""
         if self.files is None:
@@ -256,55 +262,26 @@ class Members(Sequence["ChunkIndex"]):
 NO_MEMBERS = Members()
 
 
-@dataclass(frozen=True)
-class Kind:
-    """What elements of datasets are, and how they are stored; very many may have it in common."""
+class Nothing:
+    """What an index is asked for, and has none of unless its class says otherwise."""
 
-    #: What of an element reaches the user, and what the core changes of it.
-    part: FieldType
-    #: Of one stored element.
-    element_bytes: int
-    #: In the order of writing.
-    pipeline: tuple[FilterSpec, ...] = ()
-    #: As one stored element.
-    fill_value: bytes = b""
-    #: "h5py" or "tables": which library reads what the core does not.
-    library: str = "h5py"
-
-    def why_library(self, filters: Container[int]) -> str:
-        """Say what of it only a library decodes; "" where readers with these filters do it all."""
-        unknown = (spec for spec in self.pipeline if spec.id not in filters)
-        return next((f"filter {spec.id} ({spec.name or 'unnamed'})" for spec in unknown), "")
+    chunks: Records = NO_CHUNKS
+    others: tuple[SourceFile, ...] | ManyFiles = ()
+    inline: bytes = b""
+    shown: tuple[ChunkIndex, ...] = ()
+    members: Members = NO_MEMBERS
+    #: Why a library reads it.
+    reason: str = ""
 
     @property
-    def dtype(self) -> np.dtype[Any]:
-        """Of one element as the user sees it: of the chosen field, with subarrays unpacked."""
-        return self.part.element.dtype.base
-
-    @property
-    def for_table(self) -> _core.Kind:
-        """What a table says of it."""
-        offset, size, converted, words = self.part.for_table
-        filters = [spec[:3] for spec in self.pipeline]
-        return (self.element_bytes, offset, size, converted), filters, words, self.fill_value
-
-    @property
-    def conversion(self) -> tuple[int, int, tuple[int, ...]] | None:
-        """How whole stored elements become delivered ones (`DatasetInfo`); None: in place."""
-        offset, element = self.part.offset, self.part.element
-        changes, delivered = element.changes, element.converted_bytes
-        if not delivered:
-            if element.size_bytes == self.element_bytes or self.library != "h5py":
-                return None
-            delivered = element.size_bytes
-            changes = (Conversion.of(delivered), *changes)
-        words = tuple(word for one in changes for word in one.moved(offset, 0).words)
-        return self.element_bytes, delivered, words
+    def is_chunked(self) -> bool:
+        """Whether it has a table of chunks, which may be empty."""
+        return False
 
 
 @dataclass(frozen=True)
-class ChunkIndex:
-    """Where the bytes of one dataset lie, and what they are."""
+class ChunkIndex(Nothing):
+    """What the rows of one dataset are; its class says where they come from."""
 
     #: Of which the dataset is (external links are followed).
     file: SourceFile
@@ -314,29 +291,13 @@ class ChunkIndex:
     #: Dims of the dataset in HDF5's sense, at least one.
     dims: tuple[int, ...]
     chunk_dims: tuple[int, ...] | None
-    #: "chunked", "contiguous" or "parts" (of other datasets); "library" has a `reason`.
-    layout: str
-    #: One entry for each stored chunk, sorted by its row-major number in the chunk grid;
-    #: contiguous: one entry, or none when nothing is stored.
-    chunks: Records = field(default_factory=lambda: NO_CHUNKS, repr=False)
-    #: Other files in which chunks lie: number 0 is the dataset's own, then these.
-    #: Many are a sequence that makes them when they are named, and begins with the dataset's own.
-    others: tuple[SourceFile, ...] | ManyFiles = field(default=(), repr=False)
-    #: Of the layout "parts": what it shows, and the words of each part (core/src/tables/parts.rs),
-    #: whose datasets are numbered as these are.
-    shown: tuple[ChunkIndex, ...] = field(default=(), repr=False)
-    parts: U64 = field(default_factory=lambda: NO_NUMBERS, repr=False)
-    #: Datasets of several files whose rows it has, one behind the other.
-    joined: Members = field(default=NO_MEMBERS, repr=False)
-    #: The dataset of which these are some chunks, in another order, and their numbers in its grid.
-    chosen_from: tuple[ChunkIndex, U64] | None = field(default=None, repr=False)
-    #: Stored bytes that lie in the file's metadata, as those of a compact dataset do; `byte_offset`
-    #: counts from their start, of chunks whose file is the dataset's own.
-    inline: bytes = field(default=b"", repr=False)
-    reason: str = ""
-    #: What rows have of each axis behind the first of `dims`; (): all. And their shape then.
+    #: What rows have of each axis behind the first of `dims`; (): all.
     windows: tuple[AxisWindow, ...] = ()
-    selected_shape: tuple[int, ...] = ()
+
+    def by_library(self, reason: str) -> ByLibrary:
+        """Return the index of a dataset that a library reads, for this reason."""
+        of = self.file, self.path, self.kind, self.dims, self.chunk_dims, self.windows
+        return ByLibrary(*of, reason)
 
     @property
     def grid_index(self) -> U64:
@@ -388,9 +349,9 @@ class ChunkIndex:
     @property
     def is_remote(self) -> bool:
         """Whether a store has any of its files."""
-        if not (len(self.joined) or self.others or self.shown):
+        if not (len(self.members) or self.others or self.shown):
             return self.fingerprint.access is not None
-        many = self.others if isinstance(self.others, ManyFiles) else self.joined.files
+        many = self.others if isinstance(self.others, ManyFiles) else self.members.files
         if many is not None:
             return many.is_remote
         return any(file.fingerprint.access for file in self.all_files)
@@ -398,33 +359,19 @@ class ChunkIndex:
     @property
     def all_files(self) -> Iterator[SourceFile]:
         """The dataset's own file, and every other file from which its rows come."""
-        many = self.joined.files
-        if many is not None or not self.joined:
+        many = self.members.files
+        if many is not None or not self.members:
             yield from self.files if many is None else many
-        for index in () if many is not None else self.joined or self.shown:
+        for index in () if many is not None else self.members or self.shown:
             yield from index.all_files
 
     @property
     def filenames(self) -> str | list[str]:
         """The name of the dataset's file, or of all whose rows it has, or of what lists these."""
-        if self.joined.files is not None:
-            return self.joined.files.listed_by or self.joined.files.filenames
-        names = [one.filename for one in self.joined]
+        if self.members.files is not None:
+            return self.members.files.listed_by or self.members.files.filenames
+        names = [one.filename for one in self.members]
         return names if len(set(names)) > 1 else self.filename
-
-    @property
-    def joined_at(self) -> npt.NDArray[np.int64]:
-        """The first row of each of `joined`. In a table of chunks it begins a new one."""
-        extent = self.chunk_dims[0] if self.layout == "chunked" and self.chunk_dims else 1
-        ends = np.cumsum(-(-self.joined.rows // extent) * extent)
-        return np.append(np.int64(0), ends[:-1])
-
-    def in_file(self, row: int) -> tuple[ChunkIndex, int]:
-        """Return which of `joined` has a row, and its first row."""
-        begins = self.joined_at
-        at = int(np.searchsorted(begins, row, "right")) - 1
-        member: ChunkIndex = self.joined[at]
-        return member, int(begins[at])
 
     def file_of(self, grid_index: int) -> SourceFile:
         """Return the file in which a chunk of the grid lies."""
@@ -445,7 +392,10 @@ class ChunkIndex:
     @property
     def row_shape(self) -> tuple[int, ...]:
         """Shape of one row."""
-        return self.selected_shape if self.windows else self.shape[1:]
+        if not self.windows:
+            return self.shape[1:]
+        selected = tuple(one.count for one in self.windows if not one.is_dropped)
+        return selected + self.shape[len(self.dims) :]
 
     @property
     def row_bytes(self) -> int:
@@ -469,8 +419,64 @@ class ChunkIndex:
         return max(1, sizes.UNCHUNKED_BLOCK_BYTES // max(1, self.row_bytes))
 
 
-class Ragged(ChunkIndex):
-    """Rows of any length, which a library reads; its dtype is that of an atom, with its dims."""
+@dataclass(frozen=True)
+class Stored(ChunkIndex):
+    """Its chunks lie in files; without `chunk_dims`, its elements lie together, or nowhere."""
+
+    #: One entry for each stored chunk, sorted by its row-major number in the chunk grid.
+    chunks: Records = field(default_factory=lambda: NO_CHUNKS, repr=False)
+    #: Other files in which chunks lie: number 0 is the dataset's own, then these.
+    #: Many are a sequence that makes them when they are named, and begins with the dataset's own.
+    others: tuple[SourceFile, ...] | ManyFiles = field(default=(), repr=False)
+    #: Stored bytes that lie in the file's metadata, as those of a compact dataset do; `byte_offset`
+    #: counts from their start, of chunks whose file is the dataset's own.
+    inline: bytes = field(default=b"", repr=False)
+
+    @property
+    def is_chunked(self) -> bool:
+        """Whether it has a table of chunks; one without elements has none."""
+        return self.chunk_dims is not None and 0 not in self.shape
+
+
+@dataclass(frozen=True)
+class Joined(Stored):
+    """The rows of datasets of several files, one behind the other, in one table of chunks."""
+
+    members: Members = field(default=NO_MEMBERS, repr=False)
+
+    @property
+    def begins(self) -> I64:
+        """The first row of each member."""
+        return self.members.begins(self.chunk_dims[0] if self.chunk_dims else 1)
+
+    def in_file(self, row: int) -> tuple[ChunkIndex, int]:
+        """Return which of `members` has a row, and its first row."""
+        at = int(np.searchsorted(self.begins, row, "right")) - 1
+        member: ChunkIndex = self.members[at]
+        return member, int(self.begins[at])
+
+
+@dataclass(frozen=True)
+class Virtual(ChunkIndex):
+    """It shows parts of other datasets, as pieces of `chunk_dims`."""
+
+    #: What it shows, and the words of each part (core/src/tables/parts.rs), whose datasets are
+    #: numbered as these are.
+    shown: tuple[ChunkIndex, ...] = field(default=(), repr=False)
+    parts: U64 = field(default_factory=lambda: NO_NUMBERS, repr=False)
+    #: Datasets of several files whose rows it has, one behind the other.
+    members: Members = field(default=NO_MEMBERS, repr=False)
+
+
+@dataclass(frozen=True)
+class ByLibrary(ChunkIndex):
+    """An HDF5 library reads it."""
+
+    reason: str = ""
+
+
+class Ragged(ByLibrary):
+    """Rows of any length; its dtype is that of an atom, with its dims."""
 
     @property
     def dtype(self) -> np.dtype[Any]:

@@ -20,7 +20,7 @@ from _multitables import _core
 from _multitables._core import Datatype, Mappings, StoredDataset
 from _multitables.errors import UnsupportedDatasetError
 from _multitables.index import hdf5_errors, hdf5_metadata
-from _multitables.index.chunk_index import ChunkIndex, Kind, Ragged, SourceFile
+from _multitables.index.chunk_index import ChunkIndex, Ragged, SourceFile, Stored
 from _multitables.index.element_type import (
     FieldType,
     element_type,
@@ -30,6 +30,7 @@ from _multitables.index.element_type import (
     stored_type,
 )
 from _multitables.index.hdf5_metadata import Attribute
+from _multitables.index.kind import Kind
 from _multitables.index.numpy_type import NoDtypeError, Unsupported, datatype_of
 from _multitables.index.open_files import UNKNOWN, UNKNOWN_WAY, OpenFiles, Place
 from _multitables.index.open_options import (
@@ -238,7 +239,7 @@ class Source:
         library = "tables" if dataset.pytables else "h5py"
         kind = Kind(atom, dataset.stored.element_bytes, library=library)
         of = SourceFile(file.filename, file.fingerprint)
-        return Ragged(of, path, kind, dims, None, "library", reason="ragged")
+        return Ragged(of, path, kind, dims, None, reason="ragged")
 
     def _index(
         self, dataset: _Dataset, part: FieldType, dims: tuple[int, ...], depth: int = 0
@@ -252,10 +253,11 @@ class Source:
         size = stored.element_bytes
         kind = Kind(part, size, pipeline, fill or bytes(size), library)
         of, reason = SourceFile(file.filename, file.fingerprint), self._reason(part, stored, raw)
-        layout = "library" if reason else "contiguous"
-        index = ChunkIndex(of, path, kind, dims, stored.chunk_dims, layout, reason=reason)
+        index = Stored(of, path, kind, dims, stored.chunk_dims)
+        if reason:
+            return self._trusted(index.by_library(reason))
         self._trusted(index)
-        if reason or 0 in index.shape:
+        if 0 in index.shape:
             return index
         if file.opened_by != file.filename:  # references, perhaps to several files
             index = replace(index, others=cast(Any, file.metadata).others(dataset.place.offset))
@@ -270,15 +272,13 @@ class Source:
             return at(replace(index, inline=stored.elements), 0)
         if stored.layout == "chunked":
             chunks = file.metadata.chunks(dataset.place.offset)
-            return inside_file(
-                replace(index, layout="chunked", chunks=chunks, inline=stored.elements)
-            )
+            return inside_file(replace(index, chunks=chunks, inline=stored.elements))
         if stored.byte_offset is None:
             return index
         source = file.metadata.chunks(dataset.place.offset)["source"][0] if index.others else 0
         return inside_file(at(index, stored.byte_offset, source))
 
-    def _virtual(self, dataset: _Dataset, index: ChunkIndex, depth: int) -> ChunkIndex:
+    def _virtual(self, dataset: _Dataset, index: Stored, depth: int) -> ChunkIndex:
         """Return the index of a virtual dataset with the chunks of its sources."""
         from _multitables.index import virtual, virtual_sources
 
@@ -309,7 +309,7 @@ class Source:
         if mappings.grow:
             why = "a virtual dataset that grows in a way of its own"
             self._options.check_library(file.filename, dataset.place.path, why)
-            return replace(index, layout="library", reason=why)
+            return index.by_library(why)
         sources = virtual_sources.sources_of(self.files, file, mappings, index_of)
         if not any(sources):
             return index

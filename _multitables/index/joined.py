@@ -24,8 +24,11 @@ from _multitables.errors import UnsupportedDatasetError
 from _multitables.index.chunk_index import (
     I64,
     ChunkIndex,
+    Joined,
     Members,
     Records,
+    Stored,
+    Virtual,
     changed,
     chunks_of,
     grid_of,
@@ -58,7 +61,7 @@ def joined(indexes: Sequence[ChunkIndex], filters: Container[int]) -> ChunkIndex
     for number, index in enumerate(filled):
         _check_native(index, filters)
         kind: Hashable = number
-        if index.layout == "chunked" and not index.inline:
+        if index.is_chunked and not index.inline:
             kind = index.chunk_dims, index.kind.pipeline, index.kind.fill_value
         elif _is_short(index):
             kind = index.kind.fill_value
@@ -68,12 +71,13 @@ def joined(indexes: Sequence[ChunkIndex], filters: Container[int]) -> ChunkIndex
     tables = [_table(whole, [filled[number] for number in some]) for some in kinds.values()]
     lies = np.zeros((2, len(filled)), np.int64)
     for number, (some, table) in enumerate(zip(kinds.values(), tables, strict=True)):
-        lies[0, some], lies[1, some] = number, table.joined_at
+        lies[0, some] = number
+        lies[1, some] = table.begins if isinstance(table, Joined) else 0
     return _shown(whole, filled[0], tables, _members(filled).rows, *lies)
 
 
 def joined_alike(
-    first: ChunkIndex,
+    first: Stored,
     members: Members,
     chunks: Records,
     counts: I64,
@@ -94,7 +98,7 @@ def joined_alike(
     if not len(filled):
         return whole
     longest = changed(first, dims=(int(members.rows.max()), *first.dims[1:]))
-    if first.layout != "chunked" and not _is_short(longest):
+    if not first.is_chunked and not _is_short(longest):
         return None
     some = members
     if len(filled) < len(members):
@@ -102,7 +106,7 @@ def joined_alike(
     table = _placed(whole, first, some, chunks, counts[filled])
     table = replace(table, others=first.others)
     nowhere = np.zeros(len(filled), np.int64)
-    return _shown(whole, first, [table], some.rows, nowhere, table.joined_at)
+    return _shown(whole, first, [table], some.rows, nowhere, table.begins)
 
 
 def _members(indexes: Sequence[ChunkIndex]) -> Members:
@@ -110,27 +114,28 @@ def _members(indexes: Sequence[ChunkIndex]) -> Members:
     return Members(rows, tuple(indexes))
 
 
-def _whole(first: ChunkIndex, members: Members) -> ChunkIndex:
+def _whole(first: ChunkIndex, members: Members) -> Joined:
     """Return an index of all rows that lists no chunks."""
     n_rows = int(members.rows.sum())
     kind, dims = replace(first.kind, pipeline=()), (n_rows, *first.dims[1:])
-    return ChunkIndex(first.file, first.path, kind, dims, None, "contiguous", joined=members)
+    return Joined(first.file, first.path, kind, dims, None, members=members)
 
 
 def _is_short(index: ChunkIndex) -> bool:
     """Whether contiguous rows are few enough to be joined as pieces, each with a record."""
     n_bytes = math.prod(index.dims) * index.kind.element_bytes
     return (
-        index.layout == "contiguous"
+        isinstance(index, Stored)
+        and not index.is_chunked
         and not index.inline
         and n_bytes <= sizes.PIECE_BYTES * MAX_PIECES
     )
 
 
-def _table(whole: ChunkIndex, indexes: Sequence[ChunkIndex]) -> ChunkIndex:
+def _table(whole: Joined, indexes: Sequence[ChunkIndex]) -> ChunkIndex:
     """Join the chunks of datasets of a kind into one table. One that is alone stays as it is."""
     first = indexes[0]
-    if first.inline or not (first.layout == "chunked" or _is_short(first)):
+    if first.inline or not (first.is_chunked or _is_short(first)):
         return first
     files = {whole.file: 0}
     counts = np.array([len(index.chunks) for index in indexes], np.int64)
@@ -144,31 +149,22 @@ def _table(whole: ChunkIndex, indexes: Sequence[ChunkIndex]) -> ChunkIndex:
 
 
 def _placed(
-    whole: ChunkIndex, first: ChunkIndex, members: Members, chunks: Records, counts: I64
-) -> ChunkIndex:
+    whole: Joined, first: ChunkIndex, members: Members, chunks: Records, counts: I64
+) -> Joined:
     """Return a table of datasets that are stored as the first one is, with these chunks of each."""
     extents, rows = first.chunk_dims, members.rows
-    if extents is None or first.layout != "chunked":
+    if extents is None or not first.is_chunked:
         row_bytes = math.prod(whole.dims[1:]) * whole.kind.element_bytes
         extent = min(int(rows.max()), max(1, sizes.PIECE_BYTES // row_bytes))
         extents = (extent, *whole.dims[1:])
         chunks, counts = _in_pieces(chunks, counts, rows, extent, row_bytes)
-    table = replace(
-        whole,
-        layout="chunked",
-        chunk_dims=extents,
-        kind=first.kind,
-        joined=members,
-    )
-    begins = table.joined_at
+    begins = members.begins(extents[0])
     n_rows = int(begins[-1] + rows[-1])
     beside = math.prod(grid_of(whole.dims[1:], extents[1:]))
     chunks["grid_index"] += np.repeat(begins // extents[0] * beside, counts).astype(np.uint64)
-    return replace(
-        table,
-        dims=(n_rows, *whole.dims[1:]),
-        chunks=chunks,
-    )
+    dims = n_rows, *whole.dims[1:]
+    of = whole.file, whole.path, first.kind, dims, extents
+    return Joined(*of, chunks=chunks, members=members)
 
 
 def _in_pieces(
@@ -188,7 +184,7 @@ def _in_pieces(
 
 
 def _shown(
-    whole: ChunkIndex,
+    whole: Joined,
     first: ChunkIndex,
     tables: Sequence[ChunkIndex],
     rows: I64,
@@ -196,8 +192,8 @@ def _shown(
     begins: I64,
 ) -> ChunkIndex:
     """Return an index of the rows of each dataset, as they lie in its table from a row on."""
-    if len(tables) == 1 and tables[0].dims == whole.dims and first.layout == "chunked":
-        return replace(tables[0], joined=whole.joined)
+    if len(tables) == 1 and tables[0].dims == whole.dims and first.is_chunked:
+        return Joined(**{**vars(tables[0]), "members": whole.members})
     inner, n_axes = whole.dims[1:], len(whole.dims)
     parts = np.zeros((len(rows), 2 + 6 * n_axes), np.uint64)
     parts[:, 0], parts[:, 1] = number, np.arange(len(rows))
@@ -207,12 +203,12 @@ def _shown(
     named = [word for axis in range(len(inner)) for word in (0, 1, axis + 1)]
     parts[:, 5 + 3 * n_axes :] = named
     pairs = [(axis, axis) for axis in range(n_axes)]
-    return replace(
-        whole,
-        layout="parts",
-        chunk_dims=readable_chunk_dims(whole, first, pairs),
+    chunk_dims = readable_chunk_dims(whole, first, pairs)
+    return Virtual(
+        *(whole.file, whole.path, whole.kind, whole.dims, chunk_dims),
         shown=tuple(map(_as_stored, tables)),
         parts=np.append(np.uint64(n_axes), parts.ravel()),
+        members=whole.members,
     )
 
 

@@ -20,6 +20,7 @@ from _multitables.index.chunk_index import (
     ChunkIndex,
     ManyFiles,
     Members,
+    Stored,
     changed,
     grid_of,
 )
@@ -61,14 +62,14 @@ def joined_columns(
     if np.any(dims[:, 1:] != dims[0, 1:]) or np.any(extents != extents[0]):
         return None
     first = index_in(int(np.argmax(n_rows > 0)))  # one without rows does not say how all are stored
-    if first.reason or first.inline or first.others or 0 in first.shape[1:]:
+    if not isinstance(first, Stored) or first.inline or first.others or 0 in first.shape[1:]:
         return None
     first = changed(first, file=files[0])
     if float(n_rows.sum(dtype=np.float64)) > MAX_ROWS // max(1, math.prod(first.dims[1:])):
         raise UnfitError("there are more rows than any files have")
     chunks, counts = survey["chunks"], survey["n_chunks"].astype(np.int64)
     chunks["source"] = np.repeat(np.arange(len(files), dtype=np.uint32), counts)
-    if first.layout == "chunked":
+    if first.is_chunked:
         _check_grids(chunks, counts, n_rows, first)
     inside_file(changed(first, chunks=chunks, others=files))
 

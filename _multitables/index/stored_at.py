@@ -15,20 +15,20 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from _multitables.errors import FileOpenError
-from _multitables.index.chunk_index import ChunkIndex, ManyFiles, changed, chunks_of
+from _multitables.index.chunk_index import ManyFiles, Stored, changed, chunks_of
 
 if TYPE_CHECKING:
     from _multitables.index.external_files import Piece
 
 
-def at(index: ChunkIndex, offset: int, source: int = 0) -> ChunkIndex:
+def at(index: Stored, offset: int, source: int = 0) -> Stored:
     """Return an index whose elements lie together, from this byte of one of its files on."""
     # More bytes may be stored than the dataset has, never fewer.
     size = math.prod(index.dims) * index.kind.element_bytes
-    return changed(index, layout="contiguous", chunks=chunks_of([0], offset, size, 0, source))
+    return changed(index, chunks=chunks_of([0], offset, size, 0, source))
 
 
-def in_pieces(index: ChunkIndex, pieces: Sequence[Piece], rows: int) -> ChunkIndex:
+def in_pieces(index: Stored, pieces: Sequence[Piece], rows: int) -> Stored:
     """Return an index whose elements lie in raw files, in chunks of this number of rows."""
     files = tuple(dict.fromkeys(piece.file for piece in pieces))
     chunk_bytes = rows * math.prod(index.dims[1:]) * index.kind.element_bytes
@@ -38,7 +38,6 @@ def in_pieces(index: ChunkIndex, pieces: Sequence[Piece], rows: int) -> ChunkInd
     numbers = np.array([1 + files.index(piece.file) for piece in pieces], np.uint32)
     return changed(
         index,
-        layout="chunked",
         chunk_dims=(rows, *index.dims[1:]),
         chunks=chunks_of(
             np.arange(len(within)),
@@ -50,7 +49,7 @@ def in_pieces(index: ChunkIndex, pieces: Sequence[Piece], rows: int) -> ChunkInd
     )
 
 
-def inside_file(index: ChunkIndex) -> ChunkIndex:
+def inside_file(index: Stored) -> Stored:
     """Return the index; raise if stored bytes would lie behind the end of their file."""
     chunks, files = index.chunks, index.files
     ends = chunks["byte_offset"] + chunks["stored_size"]

@@ -21,11 +21,11 @@ from typing import Any
 import numpy as np
 
 from _multitables import _core
-from _multitables.index import hdf5_metadata
+from _multitables.index import chunk_index, hdf5_metadata
 from _multitables.index.chunk_index import NO_CHUNKS, U64, ChunkIndex, Records, SourceFile
-from _multitables.index.chunk_index import Kind as OfIndex
 from _multitables.index.element_type import ElementType, FieldType, field_type
 from _multitables.index.hdf5_metadata import FilterSpec
+from _multitables.index.kind import Kind as StoredKind
 from _multitables.index.numpy_type import Unsupported, datatype_of
 from _multitables.index.open_files import OpenFile
 from _multitables.index.runs import I64, Places, Run, distinct
@@ -122,14 +122,13 @@ class Survey:
         chunks = self.chunks[first : first + int(self.n_chunks[number])]
         inline = self.inline[int(self.file[number])] if kind.layout == "compact" else b""
         stored = (kind.element_bytes, kind.pipeline, kind.fill_value, kind.library)
-        of = OfIndex(FieldType(kind.element, 0), *stored)
-        return ChunkIndex(
+        of = StoredKind(FieldType(kind.element, 0), *stored)
+        return chunk_index.Stored(
             SourceFile(place.file.filename, place.file.fingerprint),
             place.path,
             of,
             dims or (1,),
             (chunk_dims or (1,)) if kind.layout == "chunked" else None,
-            "chunked" if kind.layout == "chunked" else "contiguous",
             chunks=chunks,
             inline=inline,
         )

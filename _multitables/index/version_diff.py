@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from _multitables.errors import UnsupportedDatasetError
-from _multitables.index.chunk_index import ChunkIndex, grid_of
+from _multitables.index.chunk_index import ChunkIndex, Stored, grid_of
 
 
 def differing_rows(old: ChunkIndex, new: ChunkIndex, *, same_type: bool) -> list[slice]:
@@ -26,7 +26,7 @@ def differing_rows(old: ChunkIndex, new: ChunkIndex, *, same_type: bool) -> list
         One of them does not say where its chunks are stored.
     """
     for index in (old, new):
-        if index.layout not in ("chunked", "contiguous"):
+        if not isinstance(index, Stored):
             raise UnsupportedDatasetError(
                 f"it cannot be told which rows of {index.path!r} in {index.filename!r} differ: "
                 f"{index.reason or 'it shows parts of chunks'} (expected one that the package "

@@ -17,20 +17,20 @@ from dataclasses import replace
 import numpy as np
 
 from _multitables import _core, sizes
-from _multitables.index.chunk_index import ChunkIndex, changed
+from _multitables.index.chunk_index import ByLibrary, ChunkIndex, Stored, Virtual, changed
 
 #: A chunk has as many bytes, or fewer where that makes less than these.
 TASK_BYTES, TASKS = 4 << 20, 32
 
 
 def as_chunks(
-    index: ChunkIndex, mappings: _core.Mappings, sources: Sequence[ChunkIndex | None]
-) -> ChunkIndex | None:
+    index: Stored, mappings: _core.Mappings, sources: Sequence[ChunkIndex | None]
+) -> Stored | None:
     """Return the index of a virtual dataset with the chunks of its sources; None: they do not fit.
 
     Parameters
     ----------
-    index : ChunkIndex
+    index : Stored
         Of the virtual dataset, without chunks.
     sources : sequence of ChunkIndex or None
         One for each name, not all of them None; None where there is no such file or dataset.
@@ -53,7 +53,6 @@ def as_chunks(
     chunks["source"] = np.concatenate(numbers)[begins + chunks["source"]]
     return changed(
         index,
-        layout="chunked",
         chunk_dims=chunk_dims,
         kind=replace(index.kind, pipeline=first.kind.pipeline),
         chunks=chunks,
@@ -64,7 +63,7 @@ def as_chunks(
 def _alike(source: ChunkIndex, other: ChunkIndex) -> bool:
     """Whether chunks of two datasets may lie in one table."""
     return (
-        source.layout == "chunked"
+        source.is_chunked
         and not source.inline
         and source.chunk_dims == other.chunk_dims
         and source.kind.pipeline == other.kind.pipeline
@@ -83,7 +82,7 @@ def as_parts(
     """
     shown = tuple(source for source in sources if source is not None)
     for one in shown:
-        if one.layout == "library":
+        if isinstance(one, ByLibrary):
             raise _core.UnfitError(f"a virtual dataset of {one.path!r}: {one.reason}")
     dims = [None if source is None else source.dims for source in sources]
     found = mappings.as_parts(index.dims, dims)
@@ -91,7 +90,8 @@ def as_parts(
     if found is None or source is None:
         return index
     chunk_dims = readable_chunk_dims(index, source, found[2])
-    return replace(index, layout="parts", chunk_dims=chunk_dims, shown=shown, parts=found[0])
+    of = index.file, index.path, index.kind, index.dims, chunk_dims
+    return Virtual(*of, shown=shown, parts=found[0])
 
 
 def readable_chunk_dims(

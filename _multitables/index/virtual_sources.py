@@ -14,7 +14,6 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 
 from _multitables._core import Mappings
 from _multitables.index import hdf5_errors
@@ -68,7 +67,7 @@ def for_library(
         raise hdf5_errors.too_many_blocks(index.filename, index.path, n_blocks, MAX_BLOCKS)
     if any(one is not None and one.is_remote for one in (index, *sources)):
         raise hdf5_errors.unsupported("not_alone", index.filename, index.path, reason)
-    return replace(index, layout="library", reason=reason)
+    return index.by_library(reason)
 
 
 def _text(path: bytes) -> str:

@@ -17,7 +17,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from _multitables.index.chunk_index import ChunkIndex
+from _multitables.index.chunk_index import ChunkIndex, Joined, Virtual, changed
 from _multitables.plan.sharding import Ranges
 from _multitables.tree import map_arrays
 
@@ -33,7 +33,7 @@ def without(
 
     Rows are told only of chunks that were there.
     """
-    if index.layout == "parts":
+    if isinstance(index, Virtual):
         each = [without(one, filename, path, chunk_offset) for one in index.shown]
         rows = [
             shown
@@ -43,7 +43,8 @@ def without(
         ]
         return replace(index, shown=tuple(less for less, _ in each)), sorted(rows)
     rows = []
-    for one, begin in zip(index.joined or (index,), index.joined_at.tolist(), strict=True):
+    begins = index.begins.tolist() if isinstance(index, Joined) else [0]
+    for one, begin in zip(index.members or (index,), begins, strict=True):
         if one.path == path and filename in [file.filename for file in one.files]:
             at = (begin + chunk_offset[0], *chunk_offset[1:])
             stored = len(index.grid_index)
@@ -58,7 +59,7 @@ def _without_chunk(index: ChunkIndex, chunk_offset: Sequence[int]) -> ChunkIndex
     number = 0
     for at, dim, extent in zip(chunk_offset, dims, chunk_dims, strict=True):
         number = number * -(-dim // extent) + at // extent
-    return replace(index, chunks=index.chunks[index.grid_index != number])
+    return changed(index, chunks=index.chunks[index.grid_index != number])
 
 
 def _rows_of(index: ChunkIndex, chunk_offset: Sequence[int]) -> Rows:
@@ -67,7 +68,7 @@ def _rows_of(index: ChunkIndex, chunk_offset: Sequence[int]) -> Rows:
     return chunk_offset[0], min(chunk_offset[0] + rows, index.n_rows)
 
 
-def _shown_rows(index: ChunkIndex, number: int, rows: Rows) -> Iterator[Rows]:
+def _shown_rows(index: Virtual, number: int, rows: Rows) -> Iterator[Rows]:
     """Yield the rows to which parts copy some rows of a dataset."""
     length = 2 + 3 * (len(index.dims) + int(index.parts[0]))
     parts = index.parts[1:].astype(np.int64).reshape(-1, length)

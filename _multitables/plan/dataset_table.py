@@ -23,6 +23,7 @@ from _multitables.index.chunk_index import (
     AxisWindow,
     ChunkIndex,
     Records,
+    Virtual,
     changed,
     grid_of,
 )
@@ -104,9 +105,9 @@ def dataset_of(index: ChunkIndex, direct: bool, native_filters: Container[int]) 
         inner = tuple(window.count for window in windows) if windows else dims[1:]
         return Dataset(index, (rows, *inner), False, False, reason, (dims[0], *inner))
     direct = direct and not index.inline
-    if index.layout == "chunked" and index.chunk_dims is not None:
+    if index.is_chunked and index.chunk_dims is not None:
         return Dataset(index, index.chunk_dims, False, direct, "", dims, windows)
-    if index.layout == "parts" and index.chunk_dims is not None:
+    if isinstance(index, Virtual) and index.chunk_dims is not None:
         return Dataset(index, index.chunk_dims, True, direct, "", dims, windows, shown=shown)
     inner, inner_windows, skipped = _hull(index)
     hull_bytes = math.prod(inner) * index.kind.element_bytes
@@ -148,7 +149,7 @@ def stored_chunks(dataset: Dataset, begin: int, end: int) -> Records:
     index = dataset.index
     if begin == end or not len(index.chunks):
         return NO_CHUNKS
-    if index.layout == "chunked":
+    if index.is_chunked:
         return _selected_records(dataset, begin, end)
     chunks = np.zeros(end - begin, CHUNK)
     row_bytes = math.prod(index.dims[1:]) * index.kind.element_bytes

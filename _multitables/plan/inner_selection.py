@@ -85,17 +85,11 @@ def _selected(index: ChunkIndex, inner: Any) -> ChunkIndex:
     at = next((at for at, item in enumerate(items) if item is Ellipsis), len(items))
     rest = items[at + 1 :]
     all_of = [slice(None)] * (len(dims) - at - len(rest))
-    windows, shape = [], []
-    for axis, (item, dim) in enumerate(zip([*items[:at], *all_of, *rest], dims, strict=True), 1):
-        window = _window(item, dim, axis, index, inner)
-        windows.append(window)
-        if isinstance(item, slice):
-            shape.append(window.count)
-    whole = [AxisWindow(0, 1, dim) for dim in dims]
-    if windows == whole and len(shape) == len(dims):
+    each = enumerate(zip([*items[:at], *all_of, *rest], dims, strict=True), 1)
+    windows = tuple(_window(item, dim, axis, index, inner) for axis, (item, dim) in each)
+    if windows == tuple(AxisWindow(0, 1, dim) for dim in dims):
         return index  # whose chunks need no numbers of their own
-    elements = index.shape[1 + len(dims) :]
-    return replace(index, windows=tuple(windows), selected_shape=(*shape, *elements))
+    return replace(index, windows=windows)
 
 
 def _window(item: Any, dim: int, axis: int, index: ChunkIndex, inner: Any) -> AxisWindow:
@@ -113,7 +107,7 @@ def _window(item: Any, dim: int, axis: int, index: ChunkIndex, inner: Any) -> Ax
             inner,
             index,
         )
-    return AxisWindow(number % dim, 1, 1)
+    return AxisWindow(number % dim, 1, 1, is_dropped=True)
 
 
 def _is_basic(item: Any) -> bool:

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from _multitables import _core, options, sizes
-from _multitables.index.chunk_index import ChunkIndex
+from _multitables.index.chunk_index import ByLibrary, ChunkIndex
 from _multitables.plan import reader_options
 from _multitables.plan.dataset_table import lead_of
 from _multitables.plan.row_subset import Subset
@@ -64,8 +64,8 @@ def chunk_rows(index: ChunkIndex) -> int:
         return index.chunk_dims[0]
     stored = max(1, math.prod(index.dims[1:]) * index.kind.element_bytes)
     # To ask a library takes long, so it is asked for as much as in the order of the file.
-    contiguous = index.layout == "contiguous"
-    piece_bytes = sizes.PIECE_BYTES if contiguous else sizes.DIRECT_TASK_BYTES
+    by_library = isinstance(index, ByLibrary)
+    piece_bytes = sizes.DIRECT_TASK_BYTES if by_library else sizes.PIECE_BYTES
     return max(1, piece_bytes // stored)
 
 

@@ -12,15 +12,23 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
 
 from _multitables.errors import UnsupportedDatasetError
-from _multitables.index.chunk_index import ChunkIndex, grid_of
+from _multitables.index.chunk_index import U64, ChunkIndex, Stored, grid_of
 
 I64 = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Chosen(Stored):
+    """Some chunks of a dataset, in another order."""
+
+    #: The dataset, and the numbers of the chunks in its grid.
+    chosen_from: tuple[ChunkIndex, U64] = field(repr=False)
 
 
 @dataclass(frozen=True)
@@ -28,7 +36,7 @@ class SharedChunks:
     """The chunks of several versions, and which of them make up each version."""
 
     #: Of the chunks of all bands, one behind the other.
-    index: ChunkIndex
+    index: Chosen
     #: Chunks of each band.
     counts: list[int]
     versions: tuple[ChunkIndex, ...]
@@ -58,8 +66,7 @@ def shared_chunks(stored: ChunkIndex, versions: Sequence[ChunkIndex]) -> SharedC
         at = np.searchsorted(offsets, version.byte_offset)
         at[at == len(offsets)] = 0
         has_chunks = len(version.byte_offset) > 0
-        is_known = version.layout in ("chunked", "contiguous")
-        if not is_known or (
+        if not isinstance(version, Stored) or (
             has_chunks
             and not (
                 version.chunk_dims == chunk_dims
@@ -93,17 +100,13 @@ def shared_chunks(stored: ChunkIndex, versions: Sequence[ChunkIndex]) -> SharedC
     )
 
 
-def _chosen(stored: ChunkIndex, chunks: I64) -> ChunkIndex:
+def _chosen(stored: ChunkIndex, chunks: I64) -> Chosen:
     """Return the index of these of its chunks, one behind the other."""
     rows = len(chunks) * (stored.chunk_dims or (1,))[0]
     chosen = stored.chunks[chunks]
     chosen["grid_index"] = np.arange(len(chunks))
-    return replace(
-        stored,
-        dims=(rows, *stored.dims[1:]),
-        chunks=chosen,
-        chosen_from=(stored, stored.grid_index[chunks]),
-    )
+    fields = {"dims": (rows, *stored.dims[1:]), "chunks": chosen}
+    return Chosen(**{**vars(stored), **fields}, chosen_from=(stored, stored.grid_index[chunks]))
 
 
 def _unsupported(version: ChunkIndex, stored: ChunkIndex) -> UnsupportedDatasetError:

@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from _multitables import _core
-from _multitables.index.chunk_index import ChunkIndex, ManyFiles, Records
+from _multitables.index.chunk_index import ChunkIndex, Joined, ManyFiles, Records, Virtual
 from _multitables.plan.dataset_table import Dataset, DatasetTable
 
 if TYPE_CHECKING:
@@ -115,8 +115,9 @@ def made_table(
     calls = [*calls, *[b""] * (len(datasets) - len(calls))]
     for dataset, call in zip(datasets, calls, strict=True):
         index = dataset.index
-        joined = index.joined if index.layout == "chunked" else None
-        ends = (index.joined_at + joined.rows).astype(np.uint64) if joined else None
+        ends = None
+        if isinstance(index, Joined) and index.is_chunked:
+            ends = (index.begins + index.members.rows).astype(np.uint64)
         builder.add(
             files=_files(dataset, flags),
             kind=_kind(dataset),
@@ -142,7 +143,7 @@ def _bytes(array: Records) -> memoryview:
 def _files(dataset: Dataset, flags: int) -> Sequence[_core.Source] | _core.FileColumns:
     """Return a dataset's files, the first with stored bytes that lie in its metadata."""
     index, flags = dataset.index, _core.SOURCE_DIRECT * dataset.direct | flags
-    flags |= _core.SOURCE_LISTED * bool(index.joined)
+    flags |= _core.SOURCE_LISTED * bool(index.members)
     if isinstance(index.others, ManyFiles) and dataset.n_chunks:
         return index.others.for_table(flags)
     files = index.files if dataset.n_chunks else [index.files[0]]
@@ -172,11 +173,12 @@ def kind_of(
 
 def _parts(dataset: Dataset) -> npt.NDArray[np.uint64] | None:
     """Return the parts that a virtual dataset shows, by numbers of datasets in the table."""
-    if not dataset.shown or not len(dataset.index.parts):
+    index = dataset.index
+    if not isinstance(index, Virtual) or not len(index.parts):
         return None
-    parts = dataset.index.parts.copy()
+    parts = index.parts.copy()
     # the first word is how many axes their datasets have
-    length = 2 + 3 * (len(dataset.index.dims) + int(parts[0]))
+    length = 2 + 3 * (len(index.dims) + int(parts[0]))
     parts[1::length] += np.uint64(dataset.shown_at)
     return parts
 

@@ -25,6 +25,7 @@ from _multitables.errors import (
     OptionsError,
     UnsupportedDatasetError,
 )
+from _multitables.index.chunk_index import ByLibrary, Stored
 from _multitables.index.element_type import Conversion
 from _multitables.index.hdf5_file import open_source
 
@@ -51,7 +52,7 @@ def test_chunks_are_those_that_h5py_tells(h5: Path) -> None:
     )
     index = index_of(h5, "x")
     assert [chunk[:4] for chunk in index.chunks.tolist()] == expected
-    assert index.layout == "chunked"
+    assert index.is_chunked
     assert (index.dims, index.chunk_dims, index.shape) == ((10, 7, 5), (3, 4, 2), (10, 7, 5))
     assert [spec.id for spec in index.kind.pipeline] == [1]
     assert (index.n_rows, index.row_shape, index.row_bytes) == (10, (7, 5), 140)
@@ -63,7 +64,7 @@ def test_contiguous_rows_lie_where_the_index_says(h5: Path) -> None:
     with h5py.File(h5, "w", userblock_size=1024) as file:
         file["x"] = rows
     index = index_of(h5, "/x/")
-    assert (index.layout, index.path) == ("contiguous", "/x")
+    assert (type(index), index.is_chunked, index.path) == (Stored, False, "/x")
     begin = int(index.byte_offset[0])
     assert h5.read_bytes()[begin : begin + int(index.chunks["stored_size"][0])] == rows.tobytes()
 
@@ -123,7 +124,7 @@ def test_a_field_is_a_part_of_each_element(h5: Path) -> None:
     index = index_of(h5, "x", "c/d")
     assert (index.dtype, index.shape, index.dims) == (np.dtype(">f4"), (6, 2, 2), (6, 2))
     assert index.kind.for_table[0][:3] == (14, 5, 8)
-    assert (index_of(h5, "x", "c/e").dtype, index.layout) == (np.dtype("?"), "chunked")
+    assert (index_of(h5, "x", "c/e").dtype, index.is_chunked) == (np.dtype("?"), True)
     for field in ("d", "c/f", "a/b"):
         with pytest.raises(MissingFieldError) as caught:
             index_of(h5, "x", field)
@@ -184,7 +185,7 @@ def test_reasons_for_the_library(h5: Path) -> None:
         file.create_dataset("external", (8,), "i8", external=[(raw, 0, 30), (raw, 30, 34)])
     for name in ("virtual", "external"):
         index = index_of(h5, name)
-        assert (index.layout, index.kind.library) == ("library", "h5py")
+        assert (type(index), index.kind.library) == (ByLibrary, "h5py")
         assert name in index.reason
         assert index.n_rows == 8
     assert index_of(h5, "plain").reason == index_of(h5, "whole").reason == ""
@@ -198,7 +199,7 @@ def test_a_split_file_is_read_by_the_library(tmp_path: Path) -> None:
     with open_source(base, {"DRIVER": "H5FD_SPLIT"}) as source:
         index = source.index("x")
         assert source.open_options["filename"] == base
-    assert (index.layout, index.filename) == ("library", base + "-m.h5")
+    assert (type(index), index.filename) == (ByLibrary, base + "-m.h5")
 
 
 def test_empty_ones(h5: Path) -> None:

@@ -81,7 +81,7 @@ def test_the_bytes_at_an_address_are_the_chunks(h5: Path, rank: int) -> None:
             with h5py.File(h5, "w", libver=case[0]) as file:
                 met.add(write(file, "x", data, case, dims))
             index = index_of(h5, "x")
-            assert index.layout == "chunked", index.reason
+            assert index.is_chunked, index.reason
             found = np.zeros(shape, "u4")
             whole = h5.read_bytes()
             columns = (index.grid_index, index.byte_offset, index.chunks["stored_size"])

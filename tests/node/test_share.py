@@ -113,7 +113,7 @@ def test_what_one_rank_opens_is_whole_in_the_others(tmp_path: Path) -> None:
     assert sent.datasets[0].index is again.indexes[0]
     with pytest.raises(multitables.OptionsError, match="other data"):
         plans.decode(data, b"2")
-    for damaged in (data[:40], b"", data.replace(b"ChunkIndex", b"ChunkOther")):
+    for damaged in (data[:40], b"", data.replace(b"Fingerprint", b"FingerOther")):
         with pytest.raises(ValueError, match=r"no value|JSON|Expecting|Unterminated"):
             plans.decode(damaged, b"1")
 
@@ -128,8 +128,8 @@ def test_files_that_are_joined_as_columns_are_whole_in_the_others(tmp_path: Path
     again = plans.opened_of(plans.decode(data, b"1"), opened.structure)
     assert plans.encode(b"1", plans.of_opened(again)) == data
     (one,), (other,) = opened.indexes, again.indexes
-    assert one.joined.files is not None
-    assert [*map(repr, other.joined)] == [*map(repr, one.joined)]
+    assert one.members.files is not None
+    assert [*map(repr, other.members)] == [*map(repr, one.members)]
     assert other.filenames == one.filenames == [*map(str, names)]
 
 

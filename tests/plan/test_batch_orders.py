@@ -80,8 +80,8 @@ def test_the_longest_rows_lead() -> None:
     assert lead_of([short, long]) == 1
     assert lead_of([long, short]) == lead_of([short, short]) == 0
     assert order_of([short, long], subset_of(None, 100), asked()).chunk_rows == 25
-    assert chunk_rows(replace(short, layout="contiguous", chunk_dims=None)) == (256 << 10) // 32
-    assert chunk_rows(replace(short, layout="library", chunk_dims=None)) == (1 << 20) // 32
+    assert chunk_rows(replace(short, chunk_dims=None)) == (256 << 10) // 32
+    assert chunk_rows(replace(short, chunk_dims=None).by_library("virtual")) == (1 << 20) // 32
 
 
 def test_default_windows() -> None:

@@ -128,14 +128,14 @@ def test_the_chunks_are_all_that_are_stored(case: Case) -> None:
         count = math.prod(
             -(-dim // chunk) for dim, chunk in zip(index.dims, dataset.chunk_dims, strict=True)
         )
-        if index.layout == "chunked":
+        if index.is_chunked:
             stored = index.grid_index
         else:
             stored = np.arange(count if len(index.byte_offset) else 0, dtype=np.uint64)
         assert (dataset.chunks_at, dataset.n_chunks) == (at, len(stored))
         chunks = plan.table.chunks[at : at + len(stored)]
         np.testing.assert_array_equal(chunks["grid_index"], stored)
-        if index.layout == "chunked":
+        if index.is_chunked:
             np.testing.assert_array_equal(chunks["byte_offset"], index.byte_offset)
         at += len(stored)
     assert at == len(plan.table.chunks)
@@ -228,7 +228,7 @@ def test_rows_without_elements(layout: str) -> None:
     """They are as many as others, and take no task."""
     chunk_dims = (10, 3) if layout == "chunked" else None
     plain = plain_index()
-    empty = replace(plain, dims=(100, 0), layout=layout, chunk_dims=chunk_dims)
+    empty = replace(plain, dims=(100, 0), chunk_dims=chunk_dims)
     empty = replace(empty, chunks=empty.chunks[:0])
     if layout == "contiguous":
         empty = replace(empty, kind=replace(empty.kind, pipeline=()))

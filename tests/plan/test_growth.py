@@ -8,21 +8,22 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from _multitables.index.chunk_index import ChunkIndex, Fingerprint, Kind, SourceFile, chunks_of
+from _multitables.index.chunk_index import Fingerprint, SourceFile, Stored, chunks_of
 from _multitables.index.element_type import stored_type
+from _multitables.index.kind import Kind
 from _multitables.plan.growth import agreed_rows, stored_rows, whole_rows
 
 ROWS = 3  # of a chunk
 Chunks = dict[int, tuple[int, int, int]]
 
 
-def index(n_rows: int, columns: int, chunks: Chunks) -> ChunkIndex:
+def index(n_rows: int, columns: int, chunks: Chunks) -> Stored:
     """A dataset whose chunks are 3 rows and 2 columns."""
     told = sorted(chunks.items())
     table = np.array([(number, *record) for number, record in told], np.uint64).reshape(-1, 4)
     kind, dims = Kind(stored_type(8), 8), (n_rows, columns)
     file = SourceFile("f", Fingerprint(0, 0, 0, 0))
-    return ChunkIndex(file, "/x", kind, dims, (ROWS, 2), "chunked", chunks=chunks_of(*table.T))
+    return Stored(file, "/x", kind, dims, (ROWS, 2), chunks=chunks_of(*table.T))
 
 
 def is_there(row: int, columns: int, chunks: Chunks) -> bool:

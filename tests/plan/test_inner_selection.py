@@ -94,7 +94,7 @@ def test_plans_have_the_chunks_that_are_needed(data: st.DataObject, rows: int) -
     plan = plan_batches(
         [selected], order=order, ranges=ranges, batch_size=7, n_readers=2, native_filters=NATIVE
     )
-    if index.layout == "chunked" and not plan.datasets[0].reason and selected.row_bytes and rows:
+    if index.is_chunked and not plan.datasets[0].reason and selected.row_bytes and rows:
         chunks = plan.table.chunks
         assert chunks["byte_offset"].tolist() == index.byte_offset[needed(selected)].tolist()
         grid = plan.datasets[0].grid
@@ -113,7 +113,6 @@ def test_rows_of_contiguous_data_are_fetched_in_part(direct: bool) -> None:
         kind=replace(plain.kind, pipeline=()),
         dims=(50, 8, 100, 100),
         chunk_dims=None,
-        layout="contiguous",
         chunks=chunks_of([0], 512, 16_000_000),
     )
     whole = 4 * 8 * 100 * 100
@@ -139,7 +138,7 @@ def test_rows_of_contiguous_data_are_fetched_in_part(direct: bool) -> None:
 
 
 def test_a_library_reads_what_is_selected() -> None:
-    index = replace(plain_index(), layout="library", reason="a test wants it")
+    index = plain_index().by_library("a test wants it")
     (selected,) = select_inner([index], np.s_[::-2], ONE)
     dataset = dataset_of(selected, False, NATIVE)
     assert (dataset.dims, dataset.windows) == ((100, 2), ())

@@ -32,9 +32,10 @@ from plans import (
 )
 
 from _multitables import _core, sizes
-from _multitables.index.chunk_index import ChunkIndex, Kind, chunks_of
+from _multitables.index.chunk_index import ChunkIndex, Stored, chunks_of
 from _multitables.index.element_type import Conversion, ElementType, FieldType
 from _multitables.index.hdf5_metadata import FilterSpec
+from _multitables.index.kind import Kind
 from _multitables.plan.stream_plan import ENDLESS, ReadPlan, plan_reads
 from _multitables.plan.tasks import AGAIN_SHARE, KIND_CHUNKS, KIND_LIBRARY
 from _multitables.wire import plan_bytes
@@ -166,7 +167,7 @@ def test_chunks_are_those_of_the_index(case: Case) -> None:
         rows = range(first // outer, -(-(first + plan.lap_rows) // outer))
         inner = inner_chunks(dataset)
         wanted = range(rows.start * inner, rows.stop * inner)
-        if index.layout == "contiguous":
+        if not (index.is_chunked or index.reason):
             ids = wanted if len(index.byte_offset) else range(0)
             assert chunks["grid_index"].tolist() == list(ids)
             begin = np.array(ids, int) * outer
@@ -206,14 +207,14 @@ def test_tasks_are_sorted_and_the_ring_holds_what_it_must(case: Case) -> None:
 
 def chunked(
     dtype: np.dtype, shape: tuple[int, ...], chunks: tuple[int, ...], filter_id: int
-) -> ChunkIndex:
+) -> Stored:
     """A dataset whose chunks are all stored and divide its shape."""
     size = dtype.itemsize
     ids = np.arange(math.prod(shape) // math.prod(chunks), dtype=np.uint64)
     element = ElementType(dtype, size, (Conversion.of(size),), size)
     kind = Kind(FieldType(element, 0), size, (FilterSpec(filter_id, 0, (4,), ""),), bytes(size))
     records = chunks_of(ids, ids * np.uint64(1 << 20), ids + np.uint64(10))
-    return ChunkIndex(FILE, "/x", kind, shape, chunks, "chunked", chunks=records)
+    return Stored(FILE, "/x", kind, shape, chunks, chunks=records)
 
 
 @pytest.mark.parametrize("labels", ["long chunks", "short chunks", "contiguous", "library"])
@@ -224,11 +225,11 @@ def test_labels_do_not_make_the_ring_long(images: str, labels: str) -> None:
     large = chunked(np.dtype("u1"), (n_rows, 64, 64, 3), (16, 64, 64, 3), 2)
     small = chunked(np.dtype("<i8"), (n_rows,), (rows,), 2)
     if images == "contiguous":
-        large = replace(large, layout="contiguous", chunk_dims=None)
+        large = replace(large, chunk_dims=None)
     if labels == "contiguous":
-        small = replace(small, layout="contiguous", chunk_dims=None)
+        small = replace(small, chunk_dims=None)
     if labels == "library":
-        small = replace(small, layout="library", chunk_dims=None, reason="virtual")
+        small = replace(small, chunk_dims=None).by_library("virtual")
     for indexes in ([large, small], [small, large]):
         plan = plan_reads(indexes, block_rows=64, n_readers=2, native_filters=NATIVE)
         assert plan.ring_payload_bytes < sizes.RING_BYTES + (1 << 20)

@@ -26,6 +26,7 @@ from table_files import INDEX, SEQ
 
 import multitables
 from _multitables import _core
+from _multitables.index.chunk_index import Joined, Virtual
 from multitables import Streamer
 
 DIRECT = {"DRIVER": "H5FD_DIRECT"}
@@ -110,7 +111,7 @@ def test_files_of_whole_chunks_are_one_table(tmp_path: Path) -> None:
     names = several_files.write(tmp_path, [Part(16), Part(0), Part(8), Part(24), Part(13)])
     with Streamer(names).get_queue("/x", n_procs=1, remainder=True) as queue:
         index = queue.plan.datasets[0].index
-        assert (index.layout, index.chunk_dims) == ("chunked", (8, 3))
+        assert (type(index), index.chunk_dims) == (Joined, (8, 3))
         for guard in queue:
             with guard:
                 pass
@@ -122,7 +123,7 @@ def test_files_of_any_rows_are_parts_of_few_tables(tmp_path: Path) -> None:
     names = several_files.write(tmp_path, [Part(13, kind) for kind in kinds])
     with Streamer(names).get_queue("/x", n_procs=1) as queue:
         index = queue.plan.datasets[0].index
-        assert index.layout == "parts"
+        assert isinstance(index, Virtual)
         assert [shown.n_rows for shown in index.shown] == [45, 29]
 
 

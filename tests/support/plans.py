@@ -21,12 +21,13 @@ from _multitables.index.chunk_index import (
     CHUNK,
     ChunkIndex,
     Fingerprint,
-    Kind,
     SourceFile,
+    Stored,
     chunks_of,
 )
 from _multitables.index.element_type import Conversion, ElementType, FieldType
 from _multitables.index.hdf5_metadata import FilterSpec
+from _multitables.index.kind import Kind
 from _multitables.plan.ring_size import whole_pages
 from _multitables.plan.stream_plan import ReadPlan
 from _multitables.plan.tasks import TASK
@@ -64,25 +65,19 @@ def an_index(draw: st.DrawFn, rows: int) -> ChunkIndex:
     delivered = ElementType(np.dtype(f"V{field}"), field, changes, field)
     fill_value = bytes(range(256)) * (element // 256) + bytes(element % 256)
     part = FieldType(delivered, draw(st.integers(0, element - field)))
-    return ChunkIndex(
-        FILE,
-        "/x",
-        Kind(part, element, pipeline, fill_value),
-        dims,
-        chunk_dims,
-        layout={"unknown filter": "chunked"}.get(layout, layout),
-        chunks=chunks_of(ids, ids * np.uint64(1000) + np.uint64(512), sizes, ids % 3),
-        reason="a virtual dataset" if layout == "library" else "",
-    )
+    chunks = chunks_of(ids, ids * np.uint64(1000) + np.uint64(512), sizes, ids % 3)
+    kind = Kind(part, element, pipeline, fill_value)
+    index = Stored(FILE, "/x", kind, dims, chunk_dims, chunks=chunks)
+    return index.by_library("a virtual dataset") if layout == "library" else index
 
 
-def plain_index(rows: int = 100, chunk: int = 10, element: int = 8) -> ChunkIndex:
+def plain_index(rows: int = 100, chunk: int = 10, element: int = 8) -> Stored:
     count = -(-rows // chunk)
     changes = (Conversion.of(element, 2),)
     part = FieldType(ElementType(np.dtype(f"V{element}"), element, changes, element), 0)
     kind = Kind(part, element, (FilterSpec(1, 0, (4,), "deflate"),), bytes(element))
     chunks = chunks_of(np.arange(count), np.arange(count) * 1000, 320)
-    return ChunkIndex(FILE, "/x", kind, (rows, 4), (chunk, 4), "chunked", chunks=chunks)
+    return Stored(FILE, "/x", kind, (rows, 4), (chunk, 4), chunks=chunks)
 
 
 def inner_chunks(dataset: Any) -> int:

@@ -18,21 +18,26 @@ from _multitables import errors
 from _multitables.errors import MultitablesError, OptionsError
 from _multitables.index.chunk_index import (
     AxisWindow,
+    ByLibrary,
     ChunkIndex,
     Fingerprint,
-    Kind,
+    Joined,
     ManyFiles,
     Members,
     Ragged,
     SourceFile,
+    Stored,
+    Virtual,
 )
 from _multitables.index.element_type import Conversion, ElementType, FieldType
 from _multitables.index.hdf5_metadata import FilterSpec
+from _multitables.index.kind import Kind
 from _multitables.parent.stream.open_stream import Opened
 from _multitables.plan.dataset_table import Dataset, DatasetTable
 from _multitables.plan.key_groups import KeyRows
 from _multitables.plan.ring_size import Tape
 from _multitables.plan.row_order import OrderWords
+from _multitables.plan.shared_chunks import Chosen
 from _multitables.plan.stream_plan import ReadPlan
 from _multitables.remote.access import Access
 from _multitables.remote.options import StorageOptions
@@ -44,7 +49,8 @@ CLASSES: dict[str, type] = {
     for one in (
         Access,
         AxisWindow,
-        ChunkIndex,
+        ByLibrary,
+        Chosen,
         Conversion,
         Dataset,
         DatasetTable,
@@ -52,6 +58,7 @@ CLASSES: dict[str, type] = {
         FieldType,
         FilterSpec,
         Fingerprint,
+        Joined,
         KeyRows,
         Kind,
         ManyFiles,
@@ -61,7 +68,9 @@ CLASSES: dict[str, type] = {
         ReadPlan,
         SourceFile,
         StorageOptions,
+        Stored,
         Tape,
+        Virtual,
     )
 }
 

@@ -14,11 +14,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from _multitables import _core
-from _multitables.index.chunk_index import ChunkIndex
+from _multitables.index.chunk_index import ChunkIndex, Joined
 from _multitables.index.stored_files import changed
 from _multitables.parent.readers.death import Death
 from _multitables.parent.titles import file_title
 from _multitables.plan.dataset_table import Dataset
+from _multitables.plan.shared_chunks import Chosen
 from _multitables.plan.stream_plan import ReadPlan
 
 
@@ -150,7 +151,7 @@ def _place(
     chunk: tuple[int, int | None, int] | None,
     dims: tuple[int, ...] | None = None,
 ) -> Place:
-    if index.chosen_from is not None:
+    if isinstance(index, Chosen):
         index, numbers = index.chosen_from
         row_begin, row_end = 0, index.n_rows
         chunk = chunk and (int(numbers[chunk[0]]), *chunk[1:])
@@ -167,7 +168,7 @@ def _place(
     known = None if index.chunk_dims is None else tuple(offset)
     end = None if byte_offset is None else byte_offset + stored_size
     file, by = index.file_of(number).filename, None
-    if index.joined and index.layout == "chunked":
+    if isinstance(index, Joined):
         by, (index, begin) = index, index.in_file(offset[0])
         known = (offset[0] - begin, *offset[1:])
     other = file if file != index.filename else ""

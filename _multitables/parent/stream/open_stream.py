@@ -200,15 +200,15 @@ def control_bytes(plan: ReadPlan) -> int:
 def check_lengths(indexes: Sequence[ChunkIndex], *, of_several: bool = False) -> None:
     """Raise if the datasets differ in length, in one file of several perhaps."""
     first = indexes[0]
-    rows = [index.joined.rows for index in indexes]
+    rows = [index.members.rows for index in indexes]
     if len(set(map(len, rows))) == 1:
         is_equal = all(np.array_equal(of, rows[0]) for of in rows)
-        for together in () if is_equal else zip(*(index.joined for index in indexes), strict=True):
+        for together in () if is_equal else zip(*(index.members for index in indexes), strict=True):
             check_lengths(together)
     elif of_several:
         raise UnsupportedDatasetError(
             "datasets of one stream are joined of different numbers of datasets in several files "
-            f"(got {[len(index.joined) for index in indexes]}), so that rows of one file could "
+            f"(got {[len(index.members) for index in indexes]}), so that rows of one file could "
             "come with those of another",
             advice="Join equally many datasets, or stream the files one by one",
         )

@@ -15,6 +15,7 @@ from collections.abc import Container, Mapping
 
 from _multitables.errors import MissingFileWarning, MultitablesError, SlowFilterWarning
 from _multitables.filter_names import NAMES
+from _multitables.index.chunk_index import ByLibrary
 from _multitables.plan.stream_plan import ReadPlan
 
 
@@ -23,7 +24,7 @@ def warn_of_slow_filters(plan: ReadPlan, native_filters: Container[int]) -> None
     for dataset in plan.datasets:
         index = dataset.index
         unknown = [spec for spec in index.kind.pipeline if spec.id not in native_filters]
-        if index.layout == "library" or index.n_rows == 0 or not unknown:
+        if isinstance(index, ByLibrary) or index.n_rows == 0 or not unknown:
             continue
         number = unknown[0].id
         name = NAMES.get(number) or unknown[0].name or "unnamed"
