@@ -30,7 +30,6 @@ from _multitables.index.numpy_type import (
     PADDINGS,
     NoDtypeError,
     Unsupported,
-    datatype_of,
     numpy_dtype,
 )
 
@@ -250,10 +249,6 @@ def _enum(datatype: Datatype, dtype: np.dtype[Any]) -> Iterable[Conversion]:
     return [Conversion.of(base.size, TRUTH | _bits(base), 1)]
 
 
-def _time64(datatype: Datatype, dtype: np.dtype[Any]) -> Iterable[Conversion]:
-    return [Conversion.of(8, TIME64 | (datatype.order == ">"))]
-
-
 def _array(datatype: Datatype, dtype: np.dtype[Any]) -> Iterable[Conversion]:
     inner = numpy_dtype(datatype.base)
     found = _merged(_conversions(datatype.base, inner))
@@ -288,7 +283,7 @@ CONVERSIONS: dict[str, Callable[[Datatype, np.dtype[Any]], Iterable[Conversion]]
     "opaque": _copied,
     "enum": _enum,
     "time": _copied,
-    "time64": _time64,
+    "time64": lambda datatype, _: [Conversion.of(8, TIME64 | (datatype.order == ">"))],
     "array": _array,
     "compound": _compound,
 }
@@ -360,8 +355,11 @@ def stored_type(n_bytes: int) -> FieldType:
     return FieldType(ElementType(np.dtype(f"V{n_bytes}"), n_bytes, copied, n_bytes), 0)
 
 
+@lru_cache(maxsize=1024)
 def field_type(datatype: Datatype, field: str | None, pytables: bool) -> FieldType:
     """Describe one field of a dataset's type, or the whole type; ``"a/b"`` is ``b`` in ``a``.
+
+    A file has few types, and very many datasets of each.
 
     Raises
     ------
@@ -400,13 +398,3 @@ def field_type(datatype: Datatype, field: str | None, pytables: bool) -> FieldTy
         element = replace(element, library=library)
         offset, leading = at, (*array.dims, *leading)
     return FieldType(element, offset, leading)
-
-
-@lru_cache(maxsize=1024)
-def field_type_of(body: bytes, field: str | None, pytables: bool, mixed: bool) -> FieldType:
-    """Describe a field of a type as a file stores it; `mixed`: without what has no fixed size.
-
-    A file has few types, and very many datasets of each.
-    """
-    datatype = datatype_of(body)
-    return field_type((mixed and datatype.fixed()) or datatype, field, pytables)

@@ -25,7 +25,6 @@ from _multitables.index.element_type import (
     FieldType,
     element_type,
     field_type,
-    field_type_of,
     flat,
     stored_type,
 )
@@ -461,7 +460,8 @@ def errors_named(place: Place) -> contextlib.AbstractContextManager[None]:
 def _field_type(dataset: _Dataset, field: str | None, mixed: bool = False) -> FieldType:
     path, filename = dataset.place.path, dataset.place.file.filename
     try:
-        return field_type_of(dataset.stored.datatype, field, dataset.pytables, mixed)
+        datatype = (mixed and dataset.datatype.fixed()) or dataset.datatype
+        return field_type(datatype, field, dataset.pytables)
     except NoDtypeError:
         raise
     except Unsupported as error:

@@ -63,12 +63,6 @@ def dtype_of(body: bytes) -> Dtype:
     return numpy_dtype(datatype_of(body))
 
 
-@lru_cache(maxsize=1024)
-def has_own_types(body: bytes) -> bool:
-    """Whether a type, as a file stores it, is another one if PyTables wrote it (`as_pytables`)."""
-    return datatype_of(body).has("bitfield", "time")
-
-
 def numpy_dtype(datatype: Datatype) -> Dtype:
     """Return the dtype of a type, with h5py's metadata where it has some.
 
@@ -183,14 +177,6 @@ def _enum(datatype: Datatype) -> Dtype:
     return np.dtype(numpy_dtype(datatype.base), metadata={"enum": values})
 
 
-def _sequence(datatype: Datatype) -> Dtype:
-    return np.dtype("O", metadata={"vlen": numpy_dtype(datatype.base)})
-
-
-def _array(datatype: Datatype) -> Dtype:
-    return np.dtype((numpy_dtype(datatype.base), datatype.dims))
-
-
 def _complex(datatype: Datatype) -> Dtype:
     """Return the complex dtype of two floats; NumPy has none of two halves."""
     base = numpy_dtype(datatype.base)
@@ -199,19 +185,11 @@ def _complex(datatype: Datatype) -> Dtype:
     return np.dtype(f"{_order(datatype.base)}c{max(8, 2 * base.itemsize)}")
 
 
-def _truth(datatype: Datatype) -> Dtype:
-    return np.dtype(np.bool_)
-
-
 def _time(datatype: Datatype) -> Dtype:
     """Return the dtype of whole seconds."""
     if datatype.size not in (4, 8):
         raise NoDtypeError(f"a time of {datatype.size} bytes")
     return np.dtype(f"{_order(datatype)}i{datatype.size}")
-
-
-def _time64(datatype: Datatype) -> Dtype:
-    return np.dtype(f"{_order(datatype)}f8")
 
 
 def _compound(datatype: Datatype) -> Dtype:
@@ -250,16 +228,16 @@ DTYPES: dict[str, Callable[[Datatype], Dtype]] = {
     "integer": _integer,
     "float": _float,
     "bitfield": _integer,
-    "truth": _truth,
+    "truth": lambda _: np.dtype(np.bool_),
     "time": _time,
-    "time64": _time64,
+    "time64": lambda datatype: np.dtype(f"{_order(datatype)}f8"),
     "string": _string,
     "variable_string": _variable_string,
     "opaque": _opaque,
     "reference": _reference,
     "enum": _enum,
-    "sequence": _sequence,
-    "array": _array,
+    "sequence": lambda datatype: np.dtype("O", metadata={"vlen": numpy_dtype(datatype.base)}),
+    "array": lambda datatype: np.dtype((numpy_dtype(datatype.base), datatype.dims)),
     "complex": _complex,
     "compound": _compound,
 }

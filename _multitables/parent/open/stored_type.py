@@ -15,13 +15,12 @@ import numpy as np
 
 from _multitables._core import Datatype
 from _multitables.errors import UnsupportedDatasetError
-from _multitables.index.element_type import FieldType, field_type, field_type_of
+from _multitables.index.element_type import FieldType, field_type
 from _multitables.index.hdf5_metadata import is_pytables
 from _multitables.index.numpy_type import (
     NoDtypeError,
     datatype_of,
     dtype_of,
-    has_own_types,
     numpy_dtype,
     readable,
 )
@@ -43,7 +42,7 @@ class StoredType:
     def datatype(self) -> Datatype:
         """The core's description of the type."""
         place, datatype = self._place, datatype_of(self._body)
-        if not has_own_types(self._body) or place.offset == UNKNOWN:
+        if not datatype.has("bitfield", "time") or place.offset == UNKNOWN:
             return datatype
         attributes = asked(place.file.metadata.attributes, place, place.offset)
         return datatype.as_pytables(strings=False) if is_pytables(attributes) else datatype
@@ -66,10 +65,7 @@ class StoredType:
 
     def part(self, field: str | None) -> FieldType:
         """Return what one field is, or all of it that is readable; see `field_type` for errors."""
-        datatype = self.readable[0]
-        if datatype is datatype_of(self._body):
-            return field_type_of(self._body, field, pytables=False, mixed=False)
-        return field_type(datatype, field, pytables=False)
+        return field_type(self.readable[0], field, pytables=False)
 
     @property
     def is_readable(self) -> bool:

@@ -22,8 +22,8 @@ const NULLPAD: u8 = 1;
 const NOT_FIXED: [&str; 3] = ["variable_string", "sequence", "reference"];
 
 /// What a datatype message says: its kind, size, and what belongs to the kind.
-#[pyclass(frozen, eq, module = "_multitables._core")]
-#[derive(Clone, Default, PartialEq)]
+#[pyclass(frozen, eq, hash, module = "_multitables._core")]
+#[derive(Clone, Default, PartialEq, Eq, Hash)]
 pub struct Datatype {
     #[pyo3(get)]
     kind: &'static str,
