@@ -32,13 +32,17 @@ def write(path: Path, libver: str) -> list[int]:
     return offsets
 
 
-def check(told: dict[str, np.ndarray], n_objects: int) -> None:
-    kind, rank, n_chunks = told["kind"], told["rank"], told["n_chunks"]
+def surveyed(file: _core.MetadataFile, offsets: list[int]) -> _core.Survey:
+    return file.survey(np.array(offsets, np.uint64), True, [b"units", b"shot"])
+
+
+def check(told: _core.Survey, n_objects: int) -> None:
+    kind, rank, n_chunks = told.kind, told.ranks, told.n_chunks
     assert len(kind) == len(rank) == len(n_chunks) == n_objects
-    assert np.all((kind < len(told["kinds"])) | (kind >= _core.SURVEY_NO_DATASET))
-    assert len(told["dims"]) == len(told["chunk_dims"]) == rank.sum()
-    assert len(told["chunks"]) == n_chunks.sum()
-    assert np.all(told["scales"].reshape(-1, 3)[:, 0] < n_objects)
+    assert np.all((kind < len(told.kinds)) | (kind >= _core.SURVEY_NO_DATASET))
+    assert len(told.dims) == len(told.chunk_dims) == rank.sum()
+    assert len(told.chunks) == n_chunks.sum()
+    assert np.all(told.scales[:, 0] < n_objects)
 
 
 @pytest.mark.parametrize("libver", ["earliest", "latest"])
@@ -46,7 +50,7 @@ def test_damage_anywhere(h5: Path, libver: str) -> None:
     offsets = write(h5, libver)
     good = h5.read_bytes()
     rng = np.random.default_rng(len(good))
-    told = _core.survey(_core.MetadataFile(str(h5)), offsets, True, [b"units", b"shot"])
+    told = surveyed(_core.MetadataFile(str(h5)), offsets)
     check(told, len(offsets))
     headers = np.array(offsets)
     n_changed = 0
@@ -60,9 +64,9 @@ def test_damage_anywhere(h5: Path, libver: str) -> None:
             file = _core.MetadataFile(str(h5))
         except NAMED:
             continue
-        found = _core.survey(file, offsets, True, [b"units", b"shot"])
+        found = surveyed(file, offsets)
         check(found, len(offsets))
-        n_changed += not np.array_equal(found["kind"], told["kind"])
+        n_changed += not np.array_equal(found.kind, told.kind)
         if case % 20 == 0:
             try:
                 items = Streamer(h5).get_collection(shot_files.PATTERN)
@@ -75,5 +79,5 @@ def test_damage_anywhere(h5: Path, libver: str) -> None:
 def test_offsets_of_nothing(h5: Path) -> None:
     write(h5, "latest")
     places = [0, 1, 8, 2**32, 2**63, 2**64 - 1]
-    told = _core.survey(_core.MetadataFile(str(h5)), places, True, [])
-    assert told["kind"].tolist() == [_core.SURVEY_ALONE] * len(places)
+    told = surveyed(_core.MetadataFile(str(h5)), places)
+    assert told.kind.tolist() == [_core.SURVEY_ALONE] * len(places)

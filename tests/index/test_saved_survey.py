@@ -35,6 +35,7 @@ from _multitables.index import survey as surveys
 from _multitables.index.open_files import OpenFile, open_file
 from _multitables.index.plugins import READERS_FILTERS
 from _multitables.index.runs import Run
+from _multitables.index.saved import metadata as saved_metadata
 from _multitables.index.saved.format import VERSION
 from multitables import Streamer
 
@@ -74,18 +75,34 @@ def described(file: OpenFile, offsets: list[int]) -> Iterator[Any]:
     for number in range(len(told)):
         kind = int(told.kind[number])
         begin, end = told.scales_at[number : number + 2].tolist()
-        scales = [(axis, int(told.offset[to])) for _, axis, to in told.scales[begin:end].tolist()]
-        yield told.places[number].path, told.dims_of(number), scales
+        scales = [(axis, told.places[to].offset) for _, axis, to in told.scales[begin:end].tolist()]
+        dims, chunk_dims, chunks, elements = told.core.one(number)
+        yield told.places[number].path, dims, scales
         if kind >= surveys.NO_DATASET:
             yield kind
             continue
-        at, rank = int(told.dims_at[number]), int(told.rank[number])
-        first = int(told.chunks_at[number])
-        chunks = told.chunks[first:][: told.n_chunks[number]].tolist()
-        if told.kinds[kind].layout == "compact" and chunks:
-            (_, begin, size, *_), *_ = chunks
-            chunks = [told.inline[0][begin:][:size]]
-        yield told.kinds[kind], told.chunk_dims[at : at + rank].tolist(), chunks
+        yield told.kinds[kind], chunk_dims, elements or chunks.tolist()
+
+
+class Unasked:
+    """A file that answers all but what many objects are."""
+
+    def __init__(self, file: Any) -> None:
+        self._file = file
+
+    def survey(self, *_: Any) -> None:
+        pytest.fail("the file was asked")
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._file, name)
+
+
+def no_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let only saved indexes say what many objects are."""
+    opened = saved_metadata.with_first
+    monkeypatch.setattr(
+        saved_metadata, "with_first", lambda found, state, file: opened(found, state, Unasked(file))
+    )
 
 
 def test_every_structure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -95,7 +112,7 @@ def test_every_structure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
         offsets = offsets_of(file.metadata)
         expected = list(described(file, offsets))
         with monkeypatch.context() as patch:
-            patch.setattr(_core, "survey", None)
+            no_file(patch)
             assert list(described(open_file(str(path)), offsets)) == expected, name
 
 
@@ -139,7 +156,7 @@ def test_the_file_is_not_asked(shots: Path, monkeypatch: pytest.MonkeyPatch) -> 
     os.unlink(f"{shots}.mtidx")
     assert items.keys == Streamer(shots).get_collection(PATTERN).keys
     saved(shots)
-    monkeypatch.setattr(_core, "survey", None)
+    no_file(monkeypatch)
     assert Streamer(shots).get_collection(PATTERN).keys == items.keys
     assert (
         items._opened.table.core.encoded

@@ -14,7 +14,7 @@ import contextlib
 import json
 import math
 import struct
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any
@@ -23,7 +23,7 @@ import numpy as np
 
 from _multitables import _core
 from _multitables.errors import FileOpenError, UnsupportedDatasetError
-from _multitables.index.chunk_index import CHUNK, Records, SourceFile
+from _multitables.index.chunk_index import CHUNK, U64, Records, SourceFile
 from _multitables.index.hdf5_metadata import Attribute
 from _multitables.index.kerchunk import references
 from _multitables.index.kerchunk.datatype_message import (
@@ -168,6 +168,11 @@ class ReferencesMetadata(Metadata):
     def kind(self, offset: int) -> str:
         """What a node is."""
         return "dataset" if self._paths[offset] in self._references.arrays else "group"
+
+    def survey(self, offsets: U64, _scales: bool, _names: Sequence[bytes]) -> _core.Survey:
+        """What many nodes are: each array is indexed by itself."""
+        nodes = offsets.tolist()
+        return _core.Survey.alone(nodes, [self.kind(node) == "dataset" for node in nodes])
 
     def links(self, offset: int) -> list[tuple[Any, ...]]:
         """What is in a group."""

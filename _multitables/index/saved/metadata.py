@@ -13,12 +13,11 @@ import math
 import warnings
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from _multitables import _core
 from _multitables.errors import SavedIndexWarning
@@ -162,14 +161,19 @@ class SavedMetadata(Metadata):
         row = self._row(offset, "group")
         return None if row is None else self._listed(*self._index.link_range(row))
 
-    def survey(
-        self, offsets: U64, with_scales: bool
-    ) -> tuple[npt.NDArray[np.bool_], dict[str, Any]] | None:
-        """Survey the objects that are saved as `_core.survey` does, without attributes."""
+    def survey(self, offsets: U64, with_scales: bool, names: Sequence[bytes]) -> _core.Survey:
+        """What many objects are. Attributes are the file's to say."""
         rows = self._index.rows(offsets)
-        is_saved = rows >= 0
-        told = self._saved(lambda: survey.told(self._index, rows[is_saved], with_scales))
-        return None if told is None else (is_saved, told)
+        saved, left = np.flatnonzero(rows >= 0), np.flatnonzero(rows < 0)
+        told: _core.Survey | None = None
+        if not names:
+            told = self._saved(lambda: survey.told(self._index, rows[saved], with_scales))
+        if told is None:
+            return self.file.survey(offsets, with_scales, names)
+        if not len(left):
+            return told
+        asked = self.file.survey(offsets[left], with_scales, names)
+        return _core.Survey.joined([(told, [0], saved), (asked, [0], left)])
 
     def _saved(self, question: Callable[[], Any]) -> Any:
         """The answer, or None for the file to answer."""

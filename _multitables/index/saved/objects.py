@@ -102,7 +102,7 @@ STORAGE: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
 KIND: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
     **{name: STORAGE[name] for name in ("layout", "datatype", "element_bytes", "filters")},
     "fill_value": (to_text, to_bytes),
-    "class": (to_text, to_bytes),
+    "class_name": (to_text, to_bytes),
 }
 
 
@@ -135,12 +135,12 @@ def load_storage(saved: Any) -> dict[str, Any]:
     return dataset
 
 
-def load_kind(saved: Any) -> dict[str, Any]:
+def load_kind(saved: Any) -> _core.StoredKind:
     """Load a kind of a survey."""
-    kind = _typed(saved, KIND)
-    if kind["layout"] == "virtual":
-        raise DamagedIndexError("virtual datasets are of no kind")
-    return kind
+    try:
+        return _core.StoredKind(**_typed(saved, KIND))
+    except RAISED as error:
+        raise DamagedIndexError(f"a kind contradicts itself: {error}") from error
 
 
 def _typed(saved: Any, table: dict[str, Any]) -> dict[str, Any]:

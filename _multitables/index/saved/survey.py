@@ -14,7 +14,6 @@ Law
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -22,6 +21,7 @@ import numpy.typing as npt
 
 from _multitables import _core
 from _multitables.index.chunk_index import CHUNK, U64, chunks_of
+from _multitables.index.metadata import Metadata
 from _multitables.index.saved.format import (
     DATASET,
     I64,
@@ -51,52 +51,40 @@ class Kinds:
         """As the index has them."""
         return np.frombuffer(f"[{','.join(self._numbers)}]".encode(), np.uint8)
 
-    def number(self, kind: dict[str, Any]) -> int:
+    def number(self, kind: _core.StoredKind) -> int:
         """The number of a kind."""
-        text = json.dumps([save(kind[key]) for key, (save, _) in KIND.items()])
+        text = json.dumps([save(getattr(kind, of)) for of, (save, _) in KIND.items()])
         return self._numbers.setdefault(text, len(self._numbers))
 
 
-def surveyed(
-    survey: Callable[[list[int]], dict[str, Any]], offsets: list[int], kinds: Kinds
-) -> dict[str, npt.NDArray[Any]]:
-    """Return the columns of the objects of a file, which `survey` describes."""
+def surveyed(metadata: Metadata, offsets: U64, kinds: Kinds) -> dict[str, npt.NDArray[Any]]:
+    """Return the columns of the objects of a file."""
     columns: dict[str, list[Any]] = {name: [np.zeros(0, np.uint64)] for name in SURVEYED}
     for begin in range(0, len(offsets), BATCH):
-        batch = offsets[begin : begin + BATCH]
-        told = survey(batch)
-        of_kind = [kinds.number(kind) for kind in told["kinds"]]
-        is_one = told["kind"] < NO_DATASET
-        common = told["kind"].astype(np.uint32)
+        one = metadata.survey(offsets[begin : begin + BATCH], True, [])
+        common, of_kind = one.kind, [kinds.number(kind) for kind in one.kinds]
+        is_one = common < NO_DATASET
         common[is_one] = np.array(of_kind, np.uint32)[common[is_one]]
-        scales = told["scales"].reshape(-1, 3)
-        scales = scales[np.argsort(scales[:, 0], kind="stable")]
-        found = (
-            common,
-            told["rank"],
-            told["dims"],
-            told["chunk_dims"],
-            np.bincount(scales[:, 0].astype(np.int64), minlength=len(batch)),
-            scales[:, 1],
-            scales[:, 2],
-        )
+        objects, axes, targets = one.scales.T
+        n_scales = np.bincount(objects.astype(np.int64), minlength=len(one))
+        found = common, one.ranks, one.dims, one.chunk_dims, n_scales, axes, targets
         for column, part in zip(columns.values(), found, strict=True):
             column.append(part)
     return {name: np.concatenate(parts).astype(np.uint64) for name, parts in columns.items()}
 
 
-def told(index: SavedIndex, rows: I64, with_scales: bool) -> dict[str, Any]:
-    """Answer as `_core.survey` does for these objects, without attributes."""
+def told(index: SavedIndex, rows: I64, with_scales: bool) -> _core.Survey:
+    """Answer as the file does for these objects, without attributes."""
     every, common = _kinds(index), index.common[rows]
     is_one = common < len(every)
     used = np.flatnonzero(np.bincount(common[is_one]))
     kinds = [load_kind(every[number]) for number in used.tolist()]
     which = np.where(is_one, np.searchsorted(used, common), len(kinds))
     is_chunked, is_contiguous, is_compact = (
-        np.array([*(kind["layout"] == layout for kind in kinds), False])[which]
+        np.array([*(kind.layout == layout for kind in kinds), False])[which]
         for layout in ("chunked", "contiguous", "compact")
     )
-    element_bytes = np.array([*(kind["element_bytes"] for kind in kinds), 1], np.uint64)[which]
+    element_bytes = np.array([*(kind.element_bytes for kind in kinds), 1], np.uint64)[which]
     rank, at = _parts_of(index.dims_end, rows)
     dims, chunk_dims = index.dims[at], index.chunk_dims[at]
     n_bytes, fits = _sizes(dims, rank, element_bytes)
@@ -126,18 +114,21 @@ def told(index: SavedIndex, rows: I64, with_scales: bool) -> dict[str, Any]:
     chunks[of_table] = tables
     chunks[~of_table] = chunks_of(np.zeros_like(n_bytes), first, n_bytes)[has_one]
     elements = zip(index.elements(rows[is_inline]), inline_bytes.tolist(), strict=True)
-    return {
-        "kinds": kinds,
-        "kind": np.where(is_one, which, common),
-        "rank": rank,
-        "n_chunks": n_chunks,
-        "dims": dims,
-        "chunk_dims": chunk_dims,
-        "chunks": chunks,
-        "inline": b"".join(stored[:n_bytes] for stored, n_bytes in elements),
-        "scales": np.stack([scales, axes, targets], axis=1),
-        "attributes": [],
-    }
+    whole = _core.Survey.of_columns(
+        kinds=kinds,
+        offset=index.header_offset[rows],
+        kind=np.where(is_one, which, common).astype(np.uint32),
+        ranks=rank.astype(np.uint32),
+        n_chunks=n_chunks.astype(np.uint64),
+        dims=dims,
+        chunk_dims=chunk_dims,
+        chunks=chunks,
+        inline=b"".join(stored[:n_bytes] for stored, n_bytes in elements),
+        scales=list(zip(*(of.tolist() for of in (scales, axes, targets)), strict=True)),
+    )
+    if whole is None:
+        raise DamagedIndexError("columns of datasets contradict one another")
+    return whole
 
 
 def _kinds(index: SavedIndex) -> list[Any]:

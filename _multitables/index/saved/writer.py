@@ -9,7 +9,6 @@ Law
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from functools import partial
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -76,19 +75,9 @@ def _add(file: OpenFile, writer: IndexWriter, kinds: Kinds, progress: Callable[[
         seen |= new
         next_ones += sorted(new, reverse=True)  # parts lie in the order of the file
         n_prefetched = 0 if new else n_prefetched
-    writer.end_file(surveyed(partial(_survey, metadata), writer.offsets(), kinds))
+    writer.end_file(surveyed(metadata, np.array(writer.offsets(), np.uint64), kinds))
     if not is_saved:
         file.check_unchanged()
-
-
-def _survey(metadata: Any, offsets: list[int]) -> dict[str, Any]:
-    """Describe objects of a file, from its saved index where it has them all."""
-    if isinstance(metadata, SavedMetadata):
-        saved = metadata.survey(np.array(offsets, np.uint64), True)
-        if saved is not None and bool(np.all(saved[0])):
-            return saved[1]
-        metadata = getattr(metadata.file, "file", metadata.file)
-    return _core.survey(metadata, offsets, True, [])
 
 
 def _save(metadata: _core.MetadataFile, writer: IndexWriter, offset: int) -> list[int]:

@@ -30,13 +30,19 @@ from _multitables.errors import (
 from _multitables.index import device, hdf5_errors
 from _multitables.index.hdf5_file import Source, errors_named
 from _multitables.index.joined_source import MissingFiles, is_missing
-from _multitables.index.joined_survey import joined_surveys
 from _multitables.index.kept_source import KeptSource
 from _multitables.index.open_files import Place
 from _multitables.index.pattern import Links, Match, matches, parts_of, wildcards
 from _multitables.index.plugins import READERS_FILTERS
 from _multitables.index.runs import I64, distinct
-from _multitables.index.survey import ALONE, NO_DATASET, SCALE_NAME, Survey, survey
+from _multitables.index.survey import (
+    ALONE,
+    NO_DATASET,
+    SCALE_NAME,
+    Survey,
+    joined_surveys,
+    survey,
+)
 from _multitables.parent.stream.warnings_of_streams import warn_of_missing
 from _multitables.plan.collection import ALIGN_BYTES, Items, Layout, layout_of
 from _multitables.wire.survey_bytes import SurveyTable, table_of
@@ -122,7 +128,7 @@ class OpenedItems:
     def axes(self, number: int) -> tuple[dict[str, int], ...]:
         """Return the scales of each axis of a dataset, by name."""
         told = self.survey
-        axes: tuple[dict[str, int], ...] = tuple({} for _ in range(int(told.rank[number])))
+        axes: tuple[dict[str, int], ...] = tuple({} for _ in told.core.dims_of(number))
         begin, end = told.scales_at[number : number + 2].tolist()
         for _, at, scale in told.scales[begin:end].tolist():
             if at < len(axes) and scale not in axes[at].values():
@@ -180,15 +186,12 @@ class OpenedItems:
     @cached_property
     def first_bytes(self) -> list[tuple[int, int]]:
         """Where the first bytes of each item lie: file and offset."""
-        survey, far = self.survey, 1 << 63
-        chunks = np.append(survey.chunks["byte_offset"], np.uint64(far)).astype(np.uint64)
+        first, file = self.survey.core.first_bytes, self.survey.core.file
         found = []
         for item in range(len(self.items)):
             numbers = np.array(self.items.numbers(item))
-            at = np.where(survey.n_chunks[numbers] > 0, survey.chunks_at[numbers], -1)
-            offsets = chunks[at]
-            first = int(np.argmin(offsets))
-            found.append((int(survey.file[numbers[first]]), int(offsets[first])))
+            number = numbers[np.argmin(first[numbers])]
+            found.append((int(file[number]), int(first[number])))
         return found
 
     @property

@@ -33,6 +33,7 @@ pub mod fixed_array;
 pub mod fractal_heap;
 pub mod global_heap;
 pub mod grid;
+pub mod joined_survey;
 
 mod kept;
 pub mod layout;

@@ -86,13 +86,15 @@ pub struct Scale {
     pub offset: u64,
 }
 
-/// An attribute as it is stored: object, number of its name, datatype, dims (none: null), elements.
-pub type Attribute = (u64, u32, Vec<u8>, Option<Vec<u64>>, Vec<u8>);
+/// An attribute as it is stored: object, name, datatype, dims (none: null), elements.
+pub type Attribute = (u64, Vec<u8>, Vec<u8>, Option<Vec<u64>>, Vec<u8>);
 
-#[derive(Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Survey {
     pub kinds: Vec<Kind>,
-    /// Of each object, as are `ranks` and `n_chunks`.
+    /// Of each object its file, by number, and where its header is there; then its kind.
+    pub file: Vec<u32>,
+    pub offset: Vec<u64>,
     pub kind: Vec<u32>,
     pub ranks: Vec<u32>,
     pub n_chunks: Vec<u64>,
@@ -103,7 +105,7 @@ pub struct Survey {
     pub inline: Vec<u8>,
     pub scales: Vec<Scale>,
     pub attributes: Vec<Attribute>,
-    numbers: HashMap<Kind, u32>,
+    pub(super) numbers: HashMap<Kind, u32>,
 }
 
 /// What is learned of one dataset before it is added.
@@ -176,7 +178,11 @@ impl File {
             }
         });
         all.sort_by_key(|(number, _)| *number);
-        let mut survey = Survey::default();
+        let mut survey = Survey {
+            file: vec![0; offsets.len()],
+            offset: offsets.to_vec(),
+            ..Survey::default()
+        };
         for (_, found) in all {
             match found {
                 Ok(Some(found)) => survey.add(found),
@@ -258,11 +264,11 @@ impl File {
                 };
                 self.scales(number, form, &attribute.elements, &mut found.scales)?;
             }
-            if let Some(name) = names.iter().position(|name| *name == attribute.name) {
+            if names.contains(&attribute.name) {
                 let dims = (!space.is_null).then(|| space.dims.clone());
                 found.attributes.push((
                     number,
-                    name as u32,
+                    attribute.name,
                     attribute.datatype.bytes.clone(),
                     dims,
                     attribute.elements,
@@ -366,21 +372,7 @@ fn reference_form(element: &Datatype) -> Option<(usize, Range<usize>)> {
 }
 
 impl Survey {
-    /// Add what another survey has, of other objects, without its scales and attributes.
-    pub fn append(&mut self, mut more: Survey) {
-        let kinds = std::mem::take(&mut more.kinds).into_iter();
-        let numbers: Vec<u32> = kinds.map(|kind| self.number(kind)).collect();
-        let kinds = more.kind.iter();
-        self.kind
-            .extend(kinds.map(|&kind| *numbers.get(kind as usize).unwrap_or(&kind)));
-        self.ranks.append(&mut more.ranks);
-        self.n_chunks.append(&mut more.n_chunks);
-        self.dims.append(&mut more.dims);
-        self.chunk_dims.append(&mut more.chunk_dims);
-        self.chunks.append(&mut more.chunks);
-    }
-
-    fn number(&mut self, kind: Kind) -> u32 {
+    pub(super) fn number(&mut self, kind: Kind) -> u32 {
         let next = self.kinds.len() as u32;
         *self.numbers.entry(kind).or_insert_with_key(|kind| {
             self.kinds.push(kind.clone());

@@ -6,14 +6,13 @@
 //! 2. All files answer, or there is no answer: of what is wrong the caller asks file by file.
 
 use super::store::waited;
-use super::survey::columns;
+use super::survey::Survey as Surveyed;
 use crate::fetch::local_file::{LocalFile, ReadLock};
 use crate::format::file::{File, Found};
 use crate::format::survey::Survey;
 use crate::os::interrupt;
 use numpy::PyArray1;
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread::{Builder, available_parallelism};
@@ -22,10 +21,10 @@ use std::thread::{Builder, available_parallelism};
 type State = [u64; 4];
 /// What identifies files, and of each path the survey of its objects, one in each file.
 type Answer = (Vec<State>, Vec<Survey>);
-type Columns<'py> = (Bound<'py, PyArray1<u64>>, Vec<Bound<'py, PyDict>>);
+type Columns<'py> = (Bound<'py, PyArray1<u64>>, Vec<Surveyed>);
 
 /// What the datasets of these paths are in each file: the states of the files, four words each, and for
-/// each path what `survey` returns. None: a file cannot be read like this.
+/// each path their survey. None: a file cannot be read like this.
 #[pyfunction]
 pub fn survey_files<'py>(
     py: Python<'py>,
@@ -36,9 +35,11 @@ pub fn survey_files<'py>(
     let Some((states, surveys)) = waited(py, || all(&names, &paths, takes_locks))? else {
         return Ok(None);
     };
-    let surveys = surveys.into_iter().map(|survey| columns(py, survey));
     let states = PyArray1::from_vec(py, states.into_flattened());
-    Ok(Some((states, surveys.collect::<PyResult<_>>()?)))
+    Ok(Some((
+        states,
+        surveys.into_iter().map(Surveyed::from).collect(),
+    )))
 }
 
 fn all(names: &[PathBuf], paths: &[Vec<u8>], takes_locks: bool) -> Option<Answer> {
@@ -63,7 +64,7 @@ fn all(names: &[PathBuf], paths: &[Vec<u8>], takes_locks: bool) -> Option<Answer
             answer = answer.zip(more).map(|((mut states, mut surveys), more)| {
                 states.extend(more.0);
                 let each = surveys.iter_mut().zip(more.1);
-                each.for_each(|(survey, more)| survey.append(more));
+                each.for_each(|(survey, more)| survey.append(&more, 0));
                 (states, surveys)
             });
         }
@@ -89,7 +90,7 @@ fn some(names: &[PathBuf], paths: &[Vec<u8>], takes_locks: bool) -> Option<Answe
             let Ok(Found::Object(offset)) = file.find(file.root(), path) else {
                 return None;
             };
-            survey.append(file.survey(&[offset], false, &[], &()));
+            survey.append(&file.survey(&[offset], false, &[], &()), 0);
         }
         states.push(state);
     }

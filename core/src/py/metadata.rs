@@ -8,6 +8,7 @@ use super::mappings::Mappings;
 use super::selections::selection;
 use super::store::waited;
 use super::stored::StoredDataset;
+use super::survey::Survey;
 use crate::fetch::local_file::{LocalFile, ReadLock};
 use crate::fetch::remote::metadata::RemoteMetadata;
 use crate::fetch::remote::object::{Caches, Object};
@@ -17,7 +18,7 @@ use crate::format::link::{Link, Target};
 use crate::format::source::ByteSource;
 use crate::os::unlinked;
 use crate::tables::access::Access;
-use numpy::PyArray1;
+use numpy::{PyArray1, PyReadonlyArray1};
 use pyo3::exceptions::{PyOSError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList, PyTuple};
@@ -299,6 +300,17 @@ impl MetadataFile {
         Ok(PyArray1::from_vec(py, table))
     }
 
+    /// What many objects are, with their scales, and the attributes of these names.
+    fn survey(
+        &self,
+        py: Python<'_>,
+        offsets: PyReadonlyArray1<'_, u64>,
+        with_scales: bool,
+        names: Vec<Vec<u8>>,
+    ) -> PyResult<Survey> {
+        Survey::of_file(py, &self.file, offsets.as_slice()?, with_scales, &names)
+    }
+
     /// What a virtual dataset shows: an object of the global heap.
     fn mappings(&self, py: Python<'_>, heap: u64, index: u32) -> PyResult<Mappings> {
         Mappings::read(py, || self.file.mappings(heap, index))
@@ -361,10 +373,6 @@ impl MetadataFile {
 }
 
 impl MetadataFile {
-    pub fn file(&self) -> &File {
-        &self.file
-    }
-
     fn open(source: Box<dyn ByteSource>, checks_sums: bool) -> PyResult<MetadataFile> {
         Ok(MetadataFile {
             file: Arc::new(File::open(source, checks_sums)?),

@@ -83,6 +83,8 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<metadata::OpenedFile>()?;
     module.add_class::<stored::StoredDataset>()?;
     module.add_class::<datatype::Datatype>()?;
+    module.add_class::<survey::Survey>()?;
+    module.add_class::<survey::StoredKind>()?;
     module.add_class::<mappings::Mappings>()?;
     module.add_class::<ring::Ring>()?;
     module.add_class::<ring::Guard>()?;
@@ -145,7 +147,6 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(machine::build_info, module)?)?;
     module.add_function(wrap_pyfunction!(datatype::datatype_of, module)?)?;
     module.add_function(wrap_pyfunction!(convert::converted, module)?)?;
-    module.add_function(wrap_pyfunction!(survey::survey, module)?)?;
     module.add_function(wrap_pyfunction!(many_files::survey_files, module)?)?;
     module.add_function(wrap_pyfunction!(saved_parts::saved_parts, module)?)?;
     module.add_function(wrap_pyfunction!(store::check_cache_folder, module)?)?;

@@ -20,7 +20,7 @@ use pyo3::types::{PyBytes, PyTuple};
 use std::sync::Arc;
 
 type Filters<'py> = Vec<Bound<'py, PyTuple>>;
-type FilterValues = (u16, u16, Vec<u32>, Vec<u8>);
+pub type FilterValues = (u16, u16, Vec<u32>, Vec<u8>);
 
 /// What a dataset is, but for its attributes and chunks.
 #[pyclass(frozen, module = "_multitables._core")]
@@ -154,14 +154,7 @@ impl StoredDataset {
             },
             element_bytes,
             layout,
-            filters: filters
-                .map(|(id, flags, values, name)| Filter {
-                    id,
-                    flags,
-                    name,
-                    values,
-                })
-                .collect(),
+            filters: filters.map(filter_of).collect(),
             fill: Fill {
                 value,
                 is_never_written: fill_is_never_written,
@@ -343,4 +336,14 @@ pub fn filter_values<'py>(py: Python<'py>, filter: &Filter) -> PyResult<Bound<'p
         PyBytes::new(py, &filter.name),
     )
         .into_pyobject(py)
+}
+
+/// A filter of its values.
+pub fn filter_of((id, flags, values, name): FilterValues) -> Filter {
+    Filter {
+        id,
+        flags,
+        name,
+        values,
+    }
 }

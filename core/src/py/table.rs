@@ -11,7 +11,7 @@ use crate::format::error::Result as FormatResult;
 use crate::format::file::{Dataset, File};
 use crate::format::filter_pipeline::Filter;
 use crate::format::layout::Layout;
-use crate::tables::builder::{Kind, Shape, TableBuilder};
+use crate::tables::builder::{Kind, Shape, TableBuilder, pieces, row_bytes};
 use crate::tables::dataset::Fingerprint;
 use crate::tables::source::SourceValues;
 use numpy::{PyArrayMethods, PyReadonlyArray1, PyReadonlyArray2};
@@ -29,7 +29,7 @@ pub struct Table {
 }
 
 impl Table {
-    fn of(builder: TableBuilder) -> Table {
+    pub fn of(builder: TableBuilder) -> Table {
         let (words, len) = builder.table();
         Table {
             words: Arc::new(words),
@@ -73,7 +73,7 @@ pub struct Source(
 );
 
 impl Source {
-    fn values(&self) -> SourceValues<'_> {
+    pub fn values(&self) -> SourceValues<'_> {
         let (device, inode, size_bytes, mtime_ns) = self.1;
         SourceValues {
             filename: &self.0,
@@ -153,7 +153,7 @@ impl Files<'_> {
 /// What elements are: (bytes, offset and bytes of the field, bytes when delivered elsewhere or 0),
 /// filters as (id, flags, values), words of conversions, fill value.
 #[derive(FromPyObject)]
-struct KindValues(
+pub struct KindValues(
     (u64, u64, u64, u64),
     Vec<(u32, u32, Vec<u32>)>,
     Vec<u64>,
@@ -161,7 +161,7 @@ struct KindValues(
 );
 
 impl KindValues {
-    fn kind(self) -> Kind {
+    pub fn kind(self) -> Kind {
         let filters = self.1.into_iter();
         Kind {
             element_bytes: self.0.0,
@@ -248,60 +248,6 @@ impl Builder {
                 ..*chunk
             });
             builder.dataset(&kind, &shape, own, placed);
-            Ok(())
-        })
-    }
-
-    /// Add datasets of a survey: of each its kind, the number of its file among `files`, how many axes
-    /// and chunks it has, and where these begin. What has no chunks is read in pieces of `piece_bytes`.
-    #[expect(clippy::too_many_arguments, reason = "they are given by names")]
-    #[pyo3(signature = (*, files, kinds, chunked, objects, dims, chunk_dims, chunks, piece_bytes))]
-    fn add_survey(
-        &self,
-        files: Vec<Source>,
-        kinds: Vec<KindValues>,
-        chunked: Vec<bool>,
-        objects: Vec<[usize; 6]>,
-        dims: PyReadonlyArray1<'_, u64>,
-        chunk_dims: PyReadonlyArray1<'_, u64>,
-        chunks: PyReadonlyArray1<'_, Chunk>,
-        piece_bytes: u64,
-    ) -> PyResult<()> {
-        let kinds: Vec<Kind> = kinds.into_iter().map(KindValues::kind).collect();
-        let (dims, chunk_dims) = (dims.as_slice()?, chunk_dims.as_slice()?);
-        let chunks = chunks.as_slice()?;
-        let outside = || PyValueError::new_err("an object of a survey lies outside of it");
-        self.with(|builder| {
-            let files: Vec<u32> = (files.iter())
-                .map(|file| builder.source(&file.values()))
-                .collect();
-            for [kind, file, rank, dims_at, chunks_at, n_chunks] in objects {
-                let (is_chunked, kind) =
-                    chunked.get(kind).zip(kinds.get(kind)).ok_or_else(outside)?;
-                let own = *files.get(file).ok_or_else(outside)?;
-                let axes = dims_at..dims_at.saturating_add(rank);
-                let own_dims = dims.get(axes.clone()).ok_or_else(outside)?;
-                let own_dims = if rank == 0 { &[1] } else { own_dims };
-                let extents = match is_chunked {
-                    true if rank > 0 => chunk_dims.get(axes).ok_or_else(outside)?.to_vec(),
-                    true => vec![1],
-                    false => pieces(own_dims, kind.element_bytes, piece_bytes),
-                };
-                let stored = chunks_at..chunks_at.saturating_add(n_chunks);
-                let stored = chunks.get(stored).ok_or_else(outside)?.iter();
-                let shape = Shape {
-                    row_bytes: row_bytes(own_dims, kind.element_bytes),
-                    dims: own_dims,
-                    chunk_dims: &extents,
-                    clipped: !is_chunked,
-                    ..Shape::default()
-                };
-                let placed = stored.map(|&chunk| Chunk {
-                    source: own,
-                    ..chunk
-                });
-                builder.dataset(kind, &shape, own, placed);
-            }
             Ok(())
         })
     }
@@ -423,16 +369,4 @@ fn spec(filter: &Filter) -> FilterSpec {
         flags: filter.flags.into(),
         values: filter.values.clone(),
     }
-}
-
-/// Bytes of a row of elements of this size. Saturating: a table with more is refused.
-fn row_bytes(dims: &[u64], element_bytes: u64) -> u64 {
-    let inner = dims[1..].iter().copied();
-    inner.fold(element_bytes, u64::saturating_mul)
-}
-
-/// The extents in which rows that lie together are read.
-fn pieces(dims: &[u64], element_bytes: u64, piece_bytes: u64) -> Vec<u64> {
-    let rows = (piece_bytes / row_bytes(dims, element_bytes).max(1)).max(1);
-    [&[rows], &dims[1..]].concat()
 }

@@ -213,3 +213,15 @@ fn put<T: Copy>(table: &mut Vec<u64>, records: &[T]) {
     };
     table.extend_from_slice(words);
 }
+
+/// Bytes of a row of elements of this size. Saturating: a table with more is refused.
+pub fn row_bytes(dims: &[u64], element_bytes: u64) -> u64 {
+    let inner = dims[1..].iter().copied();
+    inner.fold(element_bytes, u64::saturating_mul)
+}
+
+/// The extents in which rows that lie together are read.
+pub fn pieces(dims: &[u64], element_bytes: u64, piece_bytes: u64) -> Vec<u64> {
+    let rows = (piece_bytes / row_bytes(dims, element_bytes).max(1)).max(1);
+    [&[rows], &dims[1..]].concat()
+}

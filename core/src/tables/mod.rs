@@ -12,5 +12,6 @@ mod elements;
 pub mod parts;
 pub mod plan;
 pub mod source;
+pub mod survey_table;
 mod task;
 mod words;
