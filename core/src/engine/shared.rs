@@ -93,7 +93,9 @@ impl Shared {
         let geometry = Geometry::new(dataset).ok_or("the grid is too large")?;
         // That two of these are equal by chance, of a function that nobody can foresee, will not happen.
         let sources = table.source_keys(|file| {
-            let what = (&file.fingerprint, file.direct, &file.inline);
+            // Servers make ETags of sizes and times: those of several objects may be equal.
+            let name = file.access.as_ref().map(|_| &file.filename);
+            let what = (&file.fingerprint, name, file.direct, &file.inline);
             self.numbers.hash_one(what)
         });
         let how = (&dataset.filters, &dataset.conversion, dataset.decoded_size);
