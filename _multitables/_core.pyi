@@ -528,6 +528,7 @@ class Survey:
     def of_columns(
         *,
         kinds: Sequence[StoredKind],
+        file: npt.NDArray[np.uint32],
         offset: npt.NDArray[np.uint64],
         kind: npt.NDArray[np.uint32],
         ranks: npt.NDArray[np.uint32],

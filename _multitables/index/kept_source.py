@@ -115,7 +115,7 @@ class KeptSource:
     def filenames(self) -> list[str]:
         """The names of all files, as they were given."""
         if self.is_manifest and self._number is None:
-            return self._listed.files.filenames
+            return self.listed.files.filenames
         return [os.fsdecode(one) for one in (self.filename if self.is_several else [self.filename])]
 
     @property
@@ -129,7 +129,7 @@ class KeptSource:
             return self
         if self.is_manifest:
             one = KeptSource(self.names[0], self._options, keeps=False)
-            one._manifest, one._number = self._listed, number
+            one._manifest, one._number = self.listed, number
             return one
         one = KeptSource(self.names[number], self._options, keeps=False)
         one.filename = self.filename[number]
@@ -146,14 +146,14 @@ class KeptSource:
             from _multitables.index.manifest_source import ManifestSource, source_of
 
             if self._number is not None:
-                return source_of(self._listed, self._number, options)
-            return ManifestSource(self._listed, options, self.skip_missing)
+                return source_of(self.listed, self._number, options)
+            return ManifestSource(self.listed, options, self.skip_missing)
         if self.is_several:
             return JoinedSource(self.names, options, self.skip_missing)
         return Source(self.names[0], options, grows=grows)
 
     @property
-    def _listed(self) -> Manifest:
+    def listed(self) -> Manifest:
         """The manifest as it is now; one of its files stays that of the manifest as it was."""
         if self._manifest is None or (self._number is None and not self._manifest.is_current):
             from _multitables.index.manifest import Manifest

@@ -99,6 +99,11 @@ class Links:
             self._listed[group.file, group.offset] = known
         return known
 
+    @property
+    def groups(self) -> list[str]:
+        """The paths of the groups."""
+        return [listed.prefix for listed in self._listed.values()]
+
     def chosen(self, listed: Listed, part: str) -> tuple[I64, tuple[str, ...]]:
         """Return the numbers and names of the links that a part with wildcards matches."""
         key = listed.names, part

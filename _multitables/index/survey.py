@@ -23,7 +23,7 @@ import numpy.typing as npt
 
 from _multitables import _core
 from _multitables.index import chunk_index, hdf5_metadata
-from _multitables.index.chunk_index import U32, ChunkIndex, SourceFile
+from _multitables.index.chunk_index import U32, ChunkIndex, ManyFiles, SourceFile
 from _multitables.index.element_type import ElementType, FieldType, field_type
 from _multitables.index.hdf5_metadata import FilterSpec
 from _multitables.index.kind import Kind as StoredKind
@@ -66,7 +66,8 @@ class Survey:
     """What objects are, by their numbers."""
 
     places: Places
-    files: tuple[OpenFile, ...]
+    #: The files in which objects are, by number.
+    files: Sequence[SourceFile]
     core: _core.Survey = field(repr=False)
 
     def __len__(self) -> int:
@@ -100,6 +101,14 @@ class Survey:
             of_object = found.setdefault(number, {})
             of_object[name.decode("utf-8", "surrogateescape")] = datatype, dims, elements
         return found
+
+    @cached_property
+    def is_remote(self) -> bool:
+        """Whether a store has any of the files."""
+        files = self.files
+        if isinstance(files, ManyFiles):
+            return files.is_remote
+        return any(file.fingerprint.access for file in files)
 
     def shape(self, number: int) -> tuple[int, ...]:
         """Return the shape of a dataset that is not alone, as the user sees it."""
@@ -151,14 +160,26 @@ def survey(
         for scales, names in zip(new, ([], [SCALE_NAME]), strict=True):
             more = _described(scales, files, False, names)
             whole, all_runs = _behind(whole, more, len(files)), all_runs + scales
+    sources = [SourceFile(file.filename, file.fingerprint) for file in files]
+    return surveyed(Places(all_runs), sources, whole, native_filters, is_split)
+
+
+def surveyed(
+    places: Places,
+    files: Sequence[SourceFile],
+    core: _core.Survey,
+    native_filters: Container[int],
+    is_split: bool = False,
+) -> Survey:
+    """Return a survey in which datasets are `ALONE` that readers do not read."""
     far = [
         number
-        for number, stored in enumerate(whole.kinds)
+        for number, stored in enumerate(core.kinds)
         if is_split
         or (kind := _kind(stored)) is None
         or any(spec.id not in native_filters for spec in kind.pipeline)
     ]
-    return Survey(Places(all_runs), files, whole.without(far) if far else whole)
+    return Survey(places, files, core.without(far) if far else core)
 
 
 def joined_surveys(surveys: Sequence[Survey], counts: Sequence[int]) -> tuple[Survey, list[I64]]:
@@ -184,7 +205,7 @@ def joined_surveys(surveys: Sequence[Survey], counts: Sequence[int]) -> tuple[Su
         (one.core, list(range(begin, begin + len(one.files))), of)
         for one, begin, of in zip(surveys, begins, numbers, strict=False)
     ]
-    files = tuple(file for one in surveys for file in one.files)
+    files = [file for one in surveys for file in one.files]
     return Survey(Places(runs[0] + runs[1]), files, _core.Survey.joined(parts)), numbers
 
 

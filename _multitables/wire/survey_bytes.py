@@ -15,7 +15,6 @@ from functools import cached_property
 import numpy as np
 
 from _multitables import _core, sizes
-from _multitables.index.chunk_index import SourceFile
 from _multitables.index.runs import I64
 from _multitables.index.survey import Kind, Survey
 from _multitables.wire.plan_bytes import kind_of
@@ -47,14 +46,13 @@ class SurveyTable:
     @cached_property
     def core(self) -> _core.Table:
         """The table as readers take it."""
-        survey, files = self.survey, self.survey.files
+        survey = self.survey
         piece_bytes = sizes.DIRECT_TASK_BYTES if self.direct else sizes.PIECE_BYTES
-        if any(file.fingerprint.access for file in files):
+        if survey.is_remote:
             piece_bytes = sizes.REMOTE_TASK_BYTES
         flags = _core.SOURCE_TURNSTILE * self.turnstile | _core.SOURCE_DIRECT * self.direct
-        sources = [SourceFile(one.filename, one.fingerprint) for one in files]
         return survey.core.table(
-            [file.for_table(flags=flags) for file in sources],
+            [file.for_table(flags=flags) for file in survey.files],
             [_kind(kind) for kind in survey.kinds],
             piece_bytes,
         )

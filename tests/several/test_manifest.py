@@ -25,6 +25,7 @@ from index_changes import CHANGES, changed, with_tables
 from several_files import COLUMNS, Part, manifest, parts
 
 import multitables
+from _multitables.index.manifest import Manifest
 from _multitables.index.saved.format import COLUMNS as OF_INDEX
 from _multitables.index.saved.format import HEADS, MANIFEST, Head
 from _multitables.parent import index_files as index_files_module
@@ -79,16 +80,56 @@ def test_open_refuses_rows_that_cannot_be_joined(tmp_path: Path) -> None:
             assert copied["fields"].shape == (2,)
 
 
-def test_collections_are_those_of_the_list(tmp_path: Path) -> None:
+def renamed(file: h5py.File) -> None:
+    file.move("shots/7/signals/gzip", "shots/7/signals/other")
+
+
+def linked(file: h5py.File) -> None:
+    file.move("shots/7/signals/gzip", "elsewhere")
+    file["shots/7/signals/gzip"] = h5py.SoftLink("/elsewhere")
+
+
+def grouped(file: h5py.File) -> None:
+    del file["shots/7/signals/gzip"]
+    file["shots/7/signals/gzip/below"] = 1
+
+
+def resized(file: h5py.File) -> None:
+    del file["shots/7/signals/gzip"]
+    file["shots/7/signals/gzip"] = np.arange(5.0)
+
+
+@pytest.mark.parametrize("scales", [True, False])
+@pytest.mark.parametrize("change", [None, resized, renamed, linked, grouped])
+def test_collections_are_those_of_the_list(
+    change: Callable[[h5py.File], None] | None,
+    scales: bool,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     kinds = {name: shot_files.KINDS[name] for name in ("gzip", "table", "virtual", "compact")}
-    names = [str(shot_files.write(tmp_path / f"{name}.h5", (7,), kinds)) for name in "abc"]
-    path, where = "/shots/7/signals/*", manifest(tmp_path, names)
-    expected = Streamer(names).get_collection(path, by="file", n_procs=1)
-    found = Streamer(where).get_collection(path, by="file", n_procs=1)
+    names = [str(shot_files.write(tmp_path / f"{name}.h5", (7,), kinds)) for name in "abcde"]
+    for name in names:
+        with h5py.File(name, "a") as file:
+            for signal in file["shots/7/signals"].values():
+                if "DIMENSION_LIST" in signal.attrs:
+                    del signal.attrs["DIMENSION_LIST"]
+            if change is not None and name == names[2]:
+                change(file)
+    path, where, opened = "/shots/7/signals/*", manifest(tmp_path, names), list[int]()
+    expected = Streamer(names).get_collection(path, by="file", n_procs=1, scales=scales)
+    open_file = Manifest.open_file
+    monkeypatch.setattr(
+        Manifest, "open_file", lambda self, *which: opened.append(1) or open_file(self, *which)
+    )
+    found = Streamer(where).get_collection(path, by="file", n_procs=1, scales=scales)
+    assert (len(opened) < len(names)) == (change not in (renamed, linked))
     assert found.keys == expected.keys == names
     for item in found:
         with h5py.File(item.key) as file:
-            shot_files.same_item(item, dict(file["shots/7/signals"].items()))
+            datasets = file["shots/7/signals"].items()
+            wanted = {name: one for name, one in datasets if isinstance(one, h5py.Dataset)}
+            shot_files.same_item(item, wanted, with_scales=False)
 
 
 def test_only_what_changed_is_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

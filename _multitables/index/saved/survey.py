@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from _multitables import _core
-from _multitables.index.chunk_index import CHUNK, U64, chunks_of
+from _multitables.index.chunk_index import CHUNK, U32, U64, chunks_of
 from _multitables.index.metadata import Metadata
 from _multitables.index.saved.format import (
     DATASET,
@@ -73,8 +73,8 @@ def surveyed(metadata: Metadata, offsets: U64, kinds: Kinds) -> dict[str, npt.ND
     return {name: np.concatenate(parts).astype(np.uint64) for name, parts in columns.items()}
 
 
-def told(index: SavedIndex, rows: I64, with_scales: bool) -> _core.Survey:
-    """Answer as the file does for these objects, without attributes."""
+def told(index: SavedIndex, rows: I64, with_scales: bool, file: U32 | None = None) -> _core.Survey:
+    """Answer as the file does for these objects, without attributes; or as each of many files."""
     every, common = _kinds(index), index.common[rows]
     is_one = common < len(every)
     used = np.flatnonzero(np.bincount(common[is_one]))
@@ -116,6 +116,7 @@ def told(index: SavedIndex, rows: I64, with_scales: bool) -> _core.Survey:
     elements = zip(index.elements(rows[is_inline]), inline_bytes.tolist(), strict=True)
     whole = _core.Survey.of_columns(
         kinds=kinds,
+        file=np.zeros(len(rows), np.uint32) if file is None else file,
         offset=index.header_offset[rows],
         kind=np.where(is_one, which, common).astype(np.uint32),
         ranks=rank.astype(np.uint32),

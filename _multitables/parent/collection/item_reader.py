@@ -169,7 +169,7 @@ class ItemReader:
     @property
     def is_remote(self) -> bool:
         """Whether a store has any of the files."""
-        return any(file.fingerprint.access for file in self._opened.survey.files)
+        return self._opened.survey.is_remote
 
     def n_bytes(self, item: int) -> int:
         """Return the bytes of an item's result, less those of datasets that are alone."""

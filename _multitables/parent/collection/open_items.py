@@ -10,7 +10,7 @@ Law
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import accumulate
@@ -212,6 +212,73 @@ def open_items(spec: ItemSpec) -> OpenedItems:
     """
     _check_by(spec)
     _check_exclude(spec)
+    whole = _at_once(spec) or _file_by_file(spec)
+    warn_of_missing(whole.missing)
+    told, found = whole.survey, whole.found
+    is_dataset = told.kind[: sum(len(match.names) for match in found)] != NO_DATASET
+    by = spec.file.filenames if isinstance(spec.by, str) else spec.by
+    items = Items(found, by, is_dataset)
+    if spec.file.is_several:
+        _check_once(spec, items)
+    return OpenedItems(
+        filename=spec.file.filename if spec.file.is_several else whole.first,
+        path=spec.path,
+        direct=whole.direct,
+        survey=told,
+        table=table_of(told, whole.direct, whole.rotates),
+        items=items,
+        scale_names=whole.scale_names,
+        lost=whole.lost,
+        attributes=whole.attributes,
+        group_attributes=whole.group_attributes,
+        missing_files=whole.missing,
+    )
+
+
+@dataclass(frozen=True)
+class _Found:
+    """What a path names in all files, and what it is."""
+
+    found: list[Match]
+    survey: Survey
+    #: The name of the first file, and how it is read.
+    first: str
+    direct: bool
+    rotates: bool
+    attributes: dict[int, dict[str, Any]] = field(default_factory=dict)
+    scale_names: dict[int, str] = field(default_factory=dict)
+    lost: dict[int, str] = field(default_factory=dict)
+    group_attributes: dict[tuple[int, str], dict[str, Any]] = field(default_factory=dict)
+    missing: MissingFiles = field(default_factory=MissingFiles)
+
+
+def _at_once(spec: ItemSpec) -> _Found | None:
+    """Look through all files of a manifest that are alike; None: each has to be looked through."""
+    if not (spec.file.is_several and spec.file.is_manifest) or spec.attrs:
+        return None
+    from _multitables.index.manifest_survey import survey_of_all  # few need it
+
+    links = Links()
+    with spec.file.one(0).open() as source:
+        try:
+            first = matches(source, spec.path, links, lists_all=True, exclude=spec.exclude)
+        except MultitablesError:
+            return None  # its own error, or that of others
+        if source.direct or any(match.run.file is not source.files.main for match in first):
+            return None
+        runs, manifest = [match.run for match in first], spec.file.listed
+        told = survey_of_all(manifest, runs, links.groups, _filters(source))
+    if told is None:
+        return None
+    found = [replace(match, file=file) for file in range(len(told.files)) for match in first]
+    rotates = spec.rotational
+    if rotates is None:
+        rotates = device.rotates(source.filename)
+    return _Found(found, told, source.filename, direct=False, rotates=bool(rotates))
+
+
+def _file_by_file(spec: ItemSpec) -> _Found:
+    """Look through one file after the other."""
     found, surveys, lost = list[Match](), list[_OfFile](), MissingFiles()
     of_groups: dict[tuple[int, str], dict[str, Any]] = {}
     rotates, is_direct = spec.rotational, False
@@ -235,27 +302,24 @@ def open_items(spec: ItemSpec) -> OpenedItems:
         is_direct = source.direct
     if not surveys:
         raise next(iter(lost.values()))
-    missing = lost if spec.file.skip_missing else MissingFiles()
-    warn_of_missing(missing)
     told, attributes, names, lost_scales = _joined(surveys)
-    is_dataset = told.kind[: sum(one.count for one in surveys)] != NO_DATASET
-    by = spec.file.filenames if isinstance(spec.by, str) else spec.by
-    items = Items(found, by, is_dataset)
-    if spec.file.is_several:
-        _check_once(spec, items)
-    return OpenedItems(
-        filename=spec.file.filename if spec.file.is_several else source.filename,
-        path=spec.path,
-        direct=is_direct,
-        survey=told,
-        table=table_of(told, is_direct, bool(rotates)),
-        items=items,
-        scale_names=names,
-        lost=lost_scales,
-        attributes=attributes,
-        group_attributes=of_groups,
-        missing_files=missing,
+    return _Found(
+        found,
+        told,
+        source.filename,
+        is_direct,
+        bool(rotates),
+        attributes,
+        names,
+        lost_scales,
+        of_groups,
+        lost if spec.file.skip_missing else MissingFiles(),
     )
+
+
+def _filters(source: Source) -> Container[int]:
+    """Return the filters that readers of a file decode."""
+    return READERS_FILTERS if source.trusted else _core.native_filters()
 
 
 def _has_nothing(error: MultitablesError) -> bool:
@@ -343,7 +407,7 @@ def _of_file(source: Source, spec: ItemSpec) -> tuple[list[Match], _OfFile]:
     )
     told = survey(
         [match.run for match in found],
-        READERS_FILTERS if source.trusted else _core.native_filters(),
+        _filters(source),
         is_split=source.is_split,
         scale_paths=links.paths if spec.scales else None,
         attributes=spec.attrs,

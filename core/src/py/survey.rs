@@ -175,9 +175,10 @@ impl Survey {
     /// What a saved index says of objects. None: columns contradict one another.
     #[expect(clippy::too_many_arguments, reason = "they are given by names")]
     #[staticmethod]
-    #[pyo3(signature = (*, kinds, offset, kind, ranks, n_chunks, dims, chunk_dims, chunks, inline, scales))]
+    #[pyo3(signature = (*, kinds, file, offset, kind, ranks, n_chunks, dims, chunk_dims, chunks, inline, scales))]
     fn of_columns(
         kinds: Vec<PyRef<'_, StoredKind>>,
+        file: PyReadonlyArray1<'_, u32>,
         offset: PyReadonlyArray1<'_, u64>,
         kind: PyReadonlyArray1<'_, u32>,
         ranks: PyReadonlyArray1<'_, u32>,
@@ -189,6 +190,7 @@ impl Survey {
         scales: Vec<(u64, u64, u64)>,
     ) -> PyResult<Option<Survey>> {
         let mut survey = Stored::alone(offset.to_vec()?, kind.to_vec()?);
+        survey.file = file.to_vec()?;
         survey.kinds = kinds.iter().map(|kind| kind.0.clone()).collect();
         (survey.ranks, survey.n_chunks) = (ranks.to_vec()?, n_chunks.to_vec()?);
         (survey.dims, survey.chunk_dims) = (dims.to_vec()?, chunk_dims.to_vec()?);
