@@ -21,7 +21,7 @@
 #     kind.py                Kind: what its elements are, and how to decode them
 #     metadata.py            what a file says of its objects
 #     hdf5_file.py           a dataset in a file -> ChunkIndex
-#     survey.py              many objects -> what they are, in columns
+#     survey.py              many objects -> what they are, in a value of the core
 #     runs.py                many objects: where they are
 #     name_order.py          names in order, with numbers in them as numbers
 #     pattern.py             a path with wildcards -> the objects that it names
@@ -35,6 +35,7 @@
 #     joined_columns.py      datasets of many files that are stored alike, as columns
 #     manifest.py            a manifest: many files, and what opens each
 #     manifest_source.py     its files as one
+#     manifest_survey.py     objects of all its files, where these are alike
 #     open_files.py          files that are open, and the objects that paths lead to
 #     reach.py               which files a file may lead to
 #     versions.py            which version of a file is meant

@@ -459,13 +459,27 @@ class RequestHandle:
     def cancel(self) -> bool: ...
     def release(self) -> None: ...
 
-def saved_parts(
-    fd: int,
-    begins: npt.NDArray[np.uint64],
-    counts: npt.NDArray[np.uint64],
-    sums: npt.NDArray[np.uint32],
-    widths: Sequence[int],
-) -> list[npt.NDArray[np.uint8]]: ...
+#: Of a saved index: its descriptor, where its parts begin and their bytes; and of each object where
+#: its part begins, how many entries it has, and their CRC-32.
+SavedParts: TypeAlias = tuple[
+    int,
+    int,
+    int,
+    npt.NDArray[np.uint64],
+    npt.NDArray[np.uint64],
+    npt.NDArray[np.uint32],
+]
+
+def saved_chunks(stored: SavedParts, row: int) -> npt.NDArray[Any]: ...
+def saved_elements(stored: SavedParts, row: int) -> bytes: ...
+def saved_survey(
+    stored: SavedParts,
+    of: tuple[npt.NDArray[Any], ...],
+    rows: npt.NDArray[np.int64],
+    files: npt.NDArray[np.uint32],
+    kinds: dict[int, StoredKind],
+    with_scales: bool,
+) -> Survey: ...
 
 #: Of a file: its name, (device, inode, size, time of change), stored bytes, access and flags.
 Source: TypeAlias = tuple[bytes, tuple[int, int, int, int], bytes, bytes, int]
@@ -524,21 +538,6 @@ class Survey:
 
     @staticmethod
     def alone(offsets: Sequence[int], are_datasets: Sequence[bool]) -> Survey: ...
-    @staticmethod
-    def of_columns(
-        *,
-        kinds: Sequence[StoredKind],
-        file: npt.NDArray[np.uint32],
-        offset: npt.NDArray[np.uint64],
-        kind: npt.NDArray[np.uint32],
-        ranks: npt.NDArray[np.uint32],
-        n_chunks: npt.NDArray[np.uint64],
-        dims: npt.NDArray[np.uint64],
-        chunk_dims: npt.NDArray[np.uint64],
-        chunks: npt.NDArray[Any],
-        inline: bytes,
-        scales: Sequence[tuple[int, int, int]],
-    ) -> Survey | None: ...
     @staticmethod
     def joined(
         parts: Sequence[tuple[Survey, Sequence[int], npt.NDArray[np.int64]]],

@@ -20,6 +20,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import h5py
 import numpy as np
@@ -87,7 +88,7 @@ class Case:
 
     def items(self) -> None:
         """Make a collection with an item of each file, and read three of them."""
-        options = {"by": "file", "n_procs": 1, "order": "file"}
+        options: Any = {"by": "file", "n_procs": 1, "order": "file"}
         with multitables.Streamer(self.name).get_collection("/*", **options) as items:
             assert len(items.keys) == self.count
             for number, item in zip(range(3), items, strict=False):
@@ -95,7 +96,8 @@ class Case:
 
     def rows(self) -> None:
         """Stream all rows in their order."""
-        row, streamer, options = 0, multitables.Streamer(self.name), {"block_size": 1 << 16}
+        row, streamer = 0, multitables.Streamer(self.name)
+        options: Any = {"block_size": 1 << 16}
         with streamer.get_queue("/x", **options) as stream:
             for guard in stream:
                 with guard as block:

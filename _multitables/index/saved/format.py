@@ -38,7 +38,6 @@ from bisect import bisect_left
 from collections.abc import Iterator
 from copy import copy
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -46,7 +45,7 @@ import numpy.typing as npt
 
 from _multitables import _core
 from _multitables._core import Descriptor
-from _multitables.index.chunk_index import CHUNK, U64, Fingerprint, Records, chunks_of
+from _multitables.index.chunk_index import CHUNK, U32, U64, Fingerprint, Records
 from _multitables.index.saved.owners import folder_for, opened_index
 
 I64 = npt.NDArray[np.int64]
@@ -100,6 +99,19 @@ COLUMNS = (
     ("names", "u1", "names_bytes"),
     ("kinds", "u1", "kinds_bytes"),
     ("file_names", "u1", "files_bytes"),
+)
+
+#: What a survey is made of.
+OF_SURVEYS = (
+    "header_offset",
+    "common",
+    "kind",
+    "dims_end",
+    "dims",
+    "chunk_dims",
+    "scale_end",
+    "scale_axis",
+    "scale_target",
 )
 
 
@@ -185,9 +197,6 @@ class SavedIndex:
         self.link_target, self.link_order = columns["link_target"], columns["link_order"]
         self.link_end, self.link_kind = columns["link_end"], columns["link_kind"]
         self.common, self.kinds = columns["common"], columns["kinds"]
-        self.dims_end, self.dims = columns["dims_end"], columns["dims"]
-        self.chunk_dims, self.scale_end = columns["chunk_dims"], columns["scale_end"]
-        self.scale_axis, self.scale_target = columns["scale_axis"], columns["scale_target"]
         self.value_end = columns["value_end"]
         self.names = columns["names"].data  # copying it would take as long as reading it
         #: Close the file. May be called again; chunk tables cannot be asked for then.
@@ -255,32 +264,36 @@ class SavedIndex:
     def _name_begin(self, link: int) -> int:
         return int(self.link_end[link - 1]) if link else 0
 
-    def chunks(self, rows: I64) -> Records:
-        """The chunk tables of datasets, one behind the other."""
-        columns = self._parts(rows, [kind.itemsize for kind in CHUNK_COLUMNS.values()])
-        return chunks_of(*map(np.ndarray.view, columns, CHUNK_COLUMNS.values()))
+    def chunks(self, row: int) -> Records:
+        """The chunk table of a dataset."""
+        with _damage():
+            return _core.saved_chunks(self._stored, row)
 
-    def elements(self, rows: I64) -> list[bytes]:
-        """The elements of compact datasets."""
-        (column,) = self._parts(rows, [1])
-        stored, ends = column.tobytes(), np.cumsum(self.second[rows]).tolist()
-        return [stored[begin:end] for begin, end in pairwise([0, *ends])]
+    def elements(self, row: int) -> bytes:
+        """The elements of a compact dataset."""
+        with _damage():
+            return _core.saved_elements(self._stored, row)
 
-    def _parts(self, rows: I64, widths: list[int]) -> list[npt.NDArray[np.uint8]]:
-        """Read and check parts of `second` entries: the columns, whose entries have `widths`."""
-        first, second, limit = self.first[rows], self.second[rows], self.head.parts_bytes
-        if np.any(second > limit // sum(widths)) or np.any(first > limit):
-            raise DamagedIndexError("parts of datasets lie outside of all of them")
-        sizes = second * np.uint64(sum(widths))
-        most = int(np.bincount(rows).max(initial=0)) * limit  # an object may be asked for twice
-        if np.any(first + sizes > limit) or float(sizes.sum(dtype=np.float64)) > most:
-            raise DamagedIndexError("parts of datasets lie over one another")
-        try:
-            return _core.saved_parts(
-                self._fd.fileno(), first + self.head.n_bytes, second, self.checksum[rows], widths
-            )
-        except ValueError as error:
-            raise DamagedIndexError(str(error)) from error
+    def survey(
+        self, rows: I64, files: U32, kinds: dict[int, _core.StoredKind], with_scales: bool
+    ) -> _core.Survey:
+        """What objects are, each in a file of this number; `kinds` has those that they name."""
+        columns = tuple(self._columns[name] for name in OF_SURVEYS)
+        with _damage():
+            return _core.saved_survey(self._stored, columns, rows, files, kinds, with_scales)
+
+    @property
+    def _stored(self) -> _core.SavedParts:
+        begin, limit = self.head.n_bytes, self.head.parts_bytes
+        return self._fd.fileno(), begin, limit, self.first, self.second, self.checksum
+
+
+@contextlib.contextmanager
+def _damage() -> Iterator[None]:
+    try:
+        yield
+    except ValueError as error:
+        raise DamagedIndexError(f"its columns contradict one another: {error}") from None
 
 
 def read(filename: str, fingerprint: Fingerprint, of: str | None = None) -> SavedIndex | None:

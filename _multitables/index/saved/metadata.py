@@ -304,7 +304,7 @@ class SavedMetadata(Metadata):
             case "contiguous":
                 dataset["byte_offset"] = None if first == NO_NUMBER else first
             case "compact":
-                (dataset["elements"],) = index.elements(np.array([row]))
+                dataset["elements"] = index.elements(row)
             case "virtual":
                 dataset["mappings"] = (first, int(index.second[row]))
         try:
@@ -316,7 +316,7 @@ class SavedMetadata(Metadata):
         dataset = self._dataset(row)
         if dataset.chunk_dims is None:
             return None  # the file says so
-        table = self._index.chunks(np.array([row]))
+        table = self._index.chunks(row)
         grid_index = table["grid_index"]
         n_chunks = math.prod(grid_of(dataset.dims, dataset.chunk_dims))
         in_order = len(grid_index) < 2 or bool(np.all(grid_index[1:] > grid_index[:-1]))

@@ -205,28 +205,6 @@ impl Survey {
         scales
     }
 
-    /// Whether columns have the lengths that they say, as those of a file have.
-    pub fn is_whole(&self) -> bool {
-        let count = self.len();
-        let n_dims: u64 = self.ranks.iter().map(|&rank| u64::from(rank)).sum();
-        let n_chunks = self
-            .n_chunks
-            .iter()
-            .try_fold(0, |sum: u64, &n| sum.checked_add(n));
-        [
-            self.file.len(),
-            self.offset.len(),
-            self.ranks.len(),
-            self.n_chunks.len(),
-        ] == [count; 4]
-            && [self.dims.len() as u64, self.chunk_dims.len() as u64] == [n_dims; 2]
-            && n_chunks == Some(self.chunks.len() as u64)
-            && self
-                .scales
-                .iter()
-                .all(|scale| (scale.object as usize) < count)
-    }
-
     /// Whether all objects are datasets stored alike, one kind, with rows of one shape, and not compact.
     pub fn is_alike(&self) -> bool {
         let [kind] = &self.kinds[..] else {

@@ -42,6 +42,7 @@ pub mod local_heap;
 pub mod object_header;
 mod overlay;
 mod path;
+pub mod saved_survey;
 pub mod shared_messages;
 pub mod source;
 pub mod superblock;

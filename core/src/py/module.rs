@@ -148,7 +148,9 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(datatype::datatype_of, module)?)?;
     module.add_function(wrap_pyfunction!(convert::converted, module)?)?;
     module.add_function(wrap_pyfunction!(many_files::survey_files, module)?)?;
-    module.add_function(wrap_pyfunction!(saved_parts::saved_parts, module)?)?;
+    module.add_function(wrap_pyfunction!(saved_parts::saved_chunks, module)?)?;
+    module.add_function(wrap_pyfunction!(saved_parts::saved_elements, module)?)?;
+    module.add_function(wrap_pyfunction!(saved_parts::saved_survey, module)?)?;
     module.add_function(wrap_pyfunction!(store::check_cache_folder, module)?)?;
     Ok(())
 }

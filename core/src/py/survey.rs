@@ -11,11 +11,11 @@ use crate::format::file::File;
 use crate::format::fill_value::{Fill, FillValue};
 use crate::format::joined_survey::{Begin, Part};
 use crate::format::survey::Survey as Stored;
-use crate::format::survey::{ALONE, Interruption, Kind, NO_DATASET, Scale, Storage};
+use crate::format::survey::{ALONE, Interruption, Kind, NO_DATASET, Storage};
 use crate::os::interrupt;
 use crate::tables::source::SourceValues;
 use crate::tables::survey_table::{Laid, table_of};
-use numpy::{PyArray1, PyArray2, PyArrayMethods, PyReadonlyArray1};
+use numpy::{PyArray1, PyArray2, PyReadonlyArray1};
 use pyo3::exceptions::{PyIndexError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList, PyTuple};
@@ -47,6 +47,12 @@ impl Interruption for BySignal {
 #[pyclass(frozen, eq, hash, module = "_multitables._core")]
 #[derive(PartialEq, Eq, Hash)]
 pub struct StoredKind(Kind);
+
+impl StoredKind {
+    pub fn kind(&self) -> &Kind {
+        &self.0
+    }
+}
 
 #[pymethods]
 impl StoredKind {
@@ -170,38 +176,6 @@ impl Survey {
         let kinds = are_datasets.iter();
         let kinds = kinds.map(|&is_one| if is_one { ALONE } else { NO_DATASET });
         Ok(Stored::alone(offsets, kinds.collect()).into())
-    }
-
-    /// What a saved index says of objects. None: columns contradict one another.
-    #[expect(clippy::too_many_arguments, reason = "they are given by names")]
-    #[staticmethod]
-    #[pyo3(signature = (*, kinds, file, offset, kind, ranks, n_chunks, dims, chunk_dims, chunks, inline, scales))]
-    fn of_columns(
-        kinds: Vec<PyRef<'_, StoredKind>>,
-        file: PyReadonlyArray1<'_, u32>,
-        offset: PyReadonlyArray1<'_, u64>,
-        kind: PyReadonlyArray1<'_, u32>,
-        ranks: PyReadonlyArray1<'_, u32>,
-        n_chunks: PyReadonlyArray1<'_, u64>,
-        dims: PyReadonlyArray1<'_, u64>,
-        chunk_dims: PyReadonlyArray1<'_, u64>,
-        chunks: PyReadonlyArray1<'_, Chunk>,
-        inline: Vec<u8>,
-        scales: Vec<(u64, u64, u64)>,
-    ) -> PyResult<Option<Survey>> {
-        let mut survey = Stored::alone(offset.to_vec()?, kind.to_vec()?);
-        survey.file = file.to_vec()?;
-        survey.kinds = kinds.iter().map(|kind| kind.0.clone()).collect();
-        (survey.ranks, survey.n_chunks) = (ranks.to_vec()?, n_chunks.to_vec()?);
-        (survey.dims, survey.chunk_dims) = (dims.to_vec()?, chunk_dims.to_vec()?);
-        (survey.chunks, survey.inline) = (chunks.to_vec()?, inline);
-        let scale = |(object, axis, offset)| Scale {
-            object,
-            axis,
-            offset,
-        };
-        survey.scales = scales.into_iter().map(scale).collect();
-        Ok(survey.is_whole().then(|| survey.into()))
     }
 
     /// One survey of the objects of several.
