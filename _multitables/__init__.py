@@ -20,6 +20,7 @@
 #     chunk_index.py         ChunkIndex: where a dataset's rows come from
 #     kind.py                Kind: what its elements are, and how to decode them
 #     metadata.py            what a file says of its objects
+#     described_dataset.py   a dataset as its file describes it
 #     hdf5_file.py           a dataset in a file -> ChunkIndex
 #     survey.py              many objects -> what they are, in a value of the core
 #     runs.py                many objects: where they are
@@ -132,6 +133,7 @@
 #       missing.py           what is missing, a file or a filter -> exception
 #     stream/                one pass over the data, or an endless one
 #       open_stream.py       paths -> indexes; plan -> a stream that runs
+#       whole_stream.py      little data, read before a block is taken
 #       reader_choice.py     who reads it: threads of this process, or processes
 #       stream_queue.py      the direct queue over a ring
 #       growing_data.py      datasets that others write meanwhile

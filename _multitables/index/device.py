@@ -26,15 +26,19 @@ ONE_AFTER_THE_OTHER = ("raid1", "linear")
 def rotates(filename: str, sysfs: str = "/sys") -> bool:
     """True when `filename` lies on a single rotating disk, where parallel reads would seek."""
     try:
-        return _number_rotates(os.stat(filename).st_dev, sysfs)
-    except (OSError, ValueError, RuntimeError):
+        return number_rotates(os.stat(filename).st_dev, sysfs)
+    except OSError:
         return False
 
 
 @functools.lru_cache(maxsize=64)  # streams of many small datasets ask again and again
-def _number_rotates(number: int, sysfs: str) -> bool:
+def number_rotates(number: int, sysfs: str = "/sys") -> bool:
+    """Whether the device of this number is a single rotating disk."""
     node = Path(sysfs, "dev", "block", f"{os.major(number)}:{os.minor(number)}")
-    return _device_rotates(node.resolve(strict=True), Path(sysfs, "class", "block"))
+    try:
+        return _device_rotates(node.resolve(strict=True), Path(sysfs, "class", "block"))
+    except (OSError, ValueError, RuntimeError):
+        return False
 
 
 def _device_rotates(device: Path, devices: Path) -> bool:

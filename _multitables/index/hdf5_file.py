@@ -14,13 +14,14 @@ import contextlib
 import os
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from _multitables import _core
 from _multitables._core import Datatype, Mappings, StoredDataset
 from _multitables.errors import UnsupportedDatasetError
 from _multitables.index import hdf5_errors, hdf5_metadata
-from _multitables.index.chunk_index import ChunkIndex, Ragged, SourceFile, Stored
+from _multitables.index.chunk_index import ChunkIndex, Ragged, Records, SourceFile, Stored
+from _multitables.index.described_dataset import DescribedDataset, StoredField, field_type_in
 from _multitables.index.element_type import (
     FieldType,
     element_type,
@@ -30,7 +31,7 @@ from _multitables.index.element_type import (
 )
 from _multitables.index.hdf5_metadata import Attribute
 from _multitables.index.kind import Kind
-from _multitables.index.numpy_type import NoDtypeError, Unsupported, datatype_of
+from _multitables.index.numpy_type import Unsupported, datatype_of
 from _multitables.index.open_files import UNKNOWN, UNKNOWN_WAY, OpenFiles, Place
 from _multitables.index.open_options import (
     OpenOptions,
@@ -158,12 +159,32 @@ class Source:
         with errors_named(place):
             dataset = self._dataset(place)
             if not as_stored:
-                return self._index(dataset, _field_type(dataset, field), dataset.dims)
+                return self._index(dataset, field_type_in(dataset, field), dataset.dims)
             return self._index(
                 dataset,
                 stored_type(dataset.stored.element_bytes),
                 dataset.stored.dims or (1,),
             )
+
+    def stored_field(self, path: str, field: str | None = None) -> StoredField | None:
+        """Find a dataset, or a column, that the core may read from its file alone; None: it cannot.
+
+        Its errors are those of `index`.
+        """
+        place = self.find(path)
+        file = place.file
+        if self.direct or self.is_split or file.opened_by != file.filename:
+            return None
+        if file.fingerprint.access is not None or place.offset == UNKNOWN:
+            return None
+        with errors_named(place):
+            dataset = self._dataset(place)
+            part = field_type_in(dataset, field)
+        return StoredField(dataset, part) if part.element.direct else None
+
+    def index_of(self, found: StoredField, chunks: Records) -> ChunkIndex:
+        """Return the index of what `stored_field` has found, with its chunks."""
+        return self._index(found.dataset, found.part, found.dataset.dims, chunks=chunks)
 
     def describe(self, path: str, field: str | None = None) -> tuple[str, ChunkIndex]:
         """Say what a dataset is, and index it, or a column, less members without a fixed size.
@@ -181,7 +202,7 @@ class Source:
             dataset = self._dataset(place)
             if dataset.datatype.kind == "sequence":
                 return "vlarray", self._trusted(self._ragged(dataset))
-            index = self._index(dataset, _field_type(dataset, field, mixed=True), dataset.dims)
+            index = self._index(dataset, field_type_in(dataset, field, mixed=True), dataset.dims)
         is_table = index.dtype.names is not None and len(index.shape) == 1
         return "table" if is_table else "array", index
 
@@ -218,7 +239,7 @@ class Source:
                     )
         return self.index_at(place, as_stored=True), atoms
 
-    def _ragged(self, dataset: _Dataset) -> ChunkIndex:
+    def _ragged(self, dataset: DescribedDataset) -> ChunkIndex:
         file, path, dims = dataset.place.file, dataset.place.path, dataset.dims
         try:
             element = element_type(dataset.datatype.base, dataset.pytables)
@@ -241,7 +262,12 @@ class Source:
         return Ragged(of, path, kind, dims, None, reason="ragged")
 
     def _index(
-        self, dataset: _Dataset, part: FieldType, dims: tuple[int, ...], depth: int = 0
+        self,
+        dataset: DescribedDataset,
+        part: FieldType,
+        dims: tuple[int, ...],
+        depth: int = 0,
+        chunks: Records | None = None,
     ) -> ChunkIndex:
         file, path, stored = dataset.place.file, dataset.place.path, dataset.stored
         pipeline = hdf5_metadata.pipeline_of(stored.filters)
@@ -270,14 +296,15 @@ class Source:
         if stored.layout == "compact":
             return at(replace(index, inline=stored.elements), 0)
         if stored.layout == "chunked":
-            chunks = file.metadata.chunks(dataset.place.offset)
+            if chunks is None:
+                chunks = file.metadata.chunks(dataset.place.offset)
             return inside_file(replace(index, chunks=chunks, inline=stored.elements))
         if stored.byte_offset is None:
             return index
         source = file.metadata.chunks(dataset.place.offset)["source"][0] if index.others else 0
         return inside_file(at(index, stored.byte_offset, source))
 
-    def _virtual(self, dataset: _Dataset, index: Stored, depth: int) -> ChunkIndex:
+    def _virtual(self, dataset: DescribedDataset, index: Stored, depth: int) -> ChunkIndex:
         """Return the index of a virtual dataset with the chunks of its sources."""
         from _multitables.index import virtual, virtual_sources
 
@@ -372,7 +399,7 @@ class Source:
         with errors_named(place):
             return self._dataset(place).stored
 
-    def _dataset(self, place: Place) -> _Dataset:
+    def _dataset(self, place: Place) -> DescribedDataset:
         metadata, filename = place.file.metadata, place.file.filename
         try:
             if place.offset == UNKNOWN:
@@ -392,7 +419,7 @@ class Source:
         except _core.Unknown as error:
             self._options.check_library(filename, place.path, error.args[0])
             (stored, attributes), mappings = self._by_library(place), None
-        return _Dataset(place, stored, datatype_of(stored.datatype), attributes, mappings)
+        return DescribedDataset(place, stored, datatype_of(stored.datatype), attributes, mappings)
 
     def _by_library(self, place: Place) -> tuple[StoredDataset, list[Attribute]]:
         from _multitables.index import by_library
@@ -429,44 +456,6 @@ def _mappings(place: Place, stored: StoredDataset) -> Mappings:
     return place.file.metadata.mappings(*stored.mappings)
 
 
-class _Dataset(NamedTuple):
-    """What the core tells of a dataset."""
-
-    place: Place
-    stored: StoredDataset
-    datatype: Datatype
-    attributes: list[Attribute]
-    #: Of a virtual dataset that grows, as long as it is by now.
-    mappings: Mappings | None
-
-    @property
-    def pytables(self) -> bool:
-        """Whether PyTables wrote it."""
-        return hdf5_metadata.is_pytables(self.attributes)
-
-    @property
-    def dims(self) -> tuple[int, ...]:
-        dims, is_null = self.stored.dims, self.stored.is_null
-        if dims and not is_null:
-            return dims
-        raise hdf5_errors.no_dims(self.place.file.filename, self.place.path, is_null)
-
-
 def errors_named(place: Place) -> contextlib.AbstractContextManager[None]:
     """Make what the core raises of a dataset an error that names it."""
     return hdf5_errors.named(place.file.filename, place.path)
-
-
-def _field_type(dataset: _Dataset, field: str | None, mixed: bool = False) -> FieldType:
-    path, filename = dataset.place.path, dataset.place.file.filename
-    try:
-        datatype = (mixed and dataset.datatype.fixed()) or dataset.datatype
-        return field_type(datatype, field, dataset.pytables)
-    except NoDtypeError:
-        raise
-    except Unsupported as error:
-        left = dataset.datatype.fixed()
-        others = left.fields if left else ()
-        raise hdf5_errors.not_fixed(filename, path, str(error), others) from None
-    except KeyError as error:
-        raise hdf5_errors.no_such_field(filename, path, *error.args) from None

@@ -21,6 +21,7 @@ from _multitables.parent.stream.open_stream import (
     start_stream,
 )
 from _multitables.parent.stream.stream_queue import StreamQueue
+from _multitables.parent.stream.whole_stream import whole_stream
 from _multitables.plan.batch_plan import plan_batches
 from _multitables.plan.dataset_table import lead_of
 from _multitables.plan.reader_options import StreamOptions
@@ -70,6 +71,9 @@ def start_blocks(
 
     try:
         refuse_ragged(spec.path)
+        stream = None if tail_only else whole_stream(spec, wanted)
+        if stream is not None:
+            return stream
         return start_stream(pool, wanted.n_procs, lambda: open_data(spec), planned)
     except UnsupportedDatasetError as refusal:
         from _multitables.parent.ragged.open_rows import open_rows

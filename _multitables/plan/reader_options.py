@@ -201,6 +201,13 @@ class StreamOptions:
             _refuse(given, ("rows", "block_size"), "where several versions are streamed")
 
     @property
+    def is_plain(self) -> bool:
+        """Whether rows are streamed once, all of them, by any readers but processes."""
+        chosen = self.rows, self.read_ahead, self.version
+        is_whole = all(one is None for one in chosen) and not self.cyclic
+        return is_whole and self.n_procs.threads is not False
+
+    @property
     def has_versions(self) -> bool:
         """Whether several versions are streamed."""
         return isinstance(self.version, tuple | slice)

@@ -246,7 +246,6 @@ SLICES = {
     "requests/work_queue.rs": "atomics, which others may write",
     "ring/control.rs": "atomics, which others may write",
     "scatter/out.rs": "what its task writes now of a result, which it alone writes",
-    "tables/builder.rs": "the process's own",
     "tables/words.rs": "a sealed plan, or a copy",
 }
 

@@ -20,9 +20,9 @@ from _multitables import later
 OPENS = {
     "": "_core adapters errors filter_names later machine options sizes",
     "elements": "empty values",
-    "index": """chunk_index element_type file_name hdf5_errors hdf5_file hdf5_metadata kerchunk
-        kerchunk.layout kind numpy_type open_files open_options reach references saved saved.places
-        stored_at stored_files""",
+    "index": """chunk_index described_dataset element_type file_name hdf5_errors hdf5_file
+        hdf5_metadata kerchunk kerchunk.layout kind numpy_type open_files open_options reach
+        references saved saved.places stored_at stored_files""",
     "parent": """open open.conversion open.dataset open.file open.filters open.group open.handle
         open.kept open.mapping open.objects open.read_only open.reading open.results
         open.stored_type open.visits""",

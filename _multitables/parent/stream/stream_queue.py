@@ -69,19 +69,26 @@ class StreamQueue:
         self,
         ring: _core.Ring,
         readers: Watched,
-        plan: ReadPlan,
+        plan: ReadPlan | Callable[[], ReadPlan],
         block_size: int,
         end: Callable[[bool], object],
     ) -> None:
         self.block_size = block_size
         self._ring = ring
         self._readers = readers
-        self.plan = plan
+        self._planned = plan
         self.missing_files: dict[str, MultitablesError] = {}
         self._error: BaseException | None = None
         self._lock = threading.Lock()
         self._owner = os.getpid()
         self._finalizer = weakref.finalize(self, _end, ring, end)
+
+    @property
+    def plan(self) -> ReadPlan:
+        """What is read, and where it goes."""
+        if not isinstance(self._planned, ReadPlan):
+            self._planned = self._planned()
+        return self._planned
 
     def get(self, block: bool = True, timeout: float | None = None) -> Any:
         """Take the next block.

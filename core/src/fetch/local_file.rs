@@ -50,6 +50,23 @@ impl LocalFile {
         self.file().as_ref().map(|file| file.as_raw_fd())
     }
 
+    /// Whether the page cache has the bytes at these places, without a read from the device.
+    pub fn has_cached(&self, places: impl IntoIterator<Item = u64>) -> bool {
+        let Some(file) = self.file().clone() else {
+            return false;
+        };
+        places.into_iter().all(|at| {
+            let mut byte = 0u8;
+            let part = libc::iovec {
+                iov_base: (&raw mut byte).cast(),
+                iov_len: 1,
+            };
+            let (fd, at) = (file.as_raw_fd(), at as libc::off_t);
+            // SAFETY: one iovec over a live byte.
+            1 == unsafe { libc::preadv2(fd, &raw const part, 1, at, libc::RWF_NOWAIT) }
+        })
+    }
+
     /// Device, inode, size and time of change in nanoseconds, now.
     pub fn state(&self) -> Option<[u64; 4]> {
         let now = self.file().as_ref()?.metadata().ok()?;

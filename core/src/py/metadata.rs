@@ -29,7 +29,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 /// A file of this machine, which is kept open by this as it is by its metadata.
 #[pyclass(frozen)]
-pub struct OpenedFile(Arc<LocalFile>);
+pub struct OpenedFile(pub(super) Arc<LocalFile>);
 
 #[pymethods]
 impl OpenedFile {

@@ -31,4 +31,5 @@ pub mod stored;
 pub mod survey;
 pub mod table;
 mod views;
+pub mod whole_ring;
 mod words;

@@ -6,7 +6,7 @@
 use super::{
     child, chunks, codec_limit, convert, datatype, descriptor, format_error, machine, many_files,
     mappings, metadata, order as orders, pieces, read, reader, request_handle, requests, ring,
-    saved_parts, store, stored, survey, table,
+    saved_parts, store, stored, survey, table, whole_ring,
 };
 use crate::engine::counters::{self, COUNTERS};
 use crate::engine::heap_read;
@@ -142,6 +142,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(metadata::name_of_unlinked, module)?)?;
     module.add_function(wrap_pyfunction!(reader::load_plugin, module)?)?;
     module.add_function(wrap_pyfunction!(ring::control_bytes, module)?)?;
+    module.add_function(wrap_pyfunction!(whole_ring::whole_ring, module)?)?;
     module.add_function(wrap_pyfunction!(orders::order_rows, module)?)?;
     module.add_function(wrap_pyfunction!(orders::order_positions, module)?)?;
     module.add_function(wrap_pyfunction!(machine::build_info, module)?)?;

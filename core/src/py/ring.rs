@@ -18,10 +18,10 @@ use crate::ring::kept_rings::ring_for;
 use crate::ring::leases::{EMPTY, HELD, Leases};
 use crate::ring::maps::map_ring;
 use crate::ring::tape::tape_rows;
-use crate::tables::plan::{ENDLESS, Plan};
+use crate::tables::plan::{Chunk, ENDLESS, Plan};
 use crate::task_error::Failure;
-use numpy::PyArrayDescrMethods;
 use numpy::npyffi::{NPY_ARRAY_WRITEABLE, NpyTypes, PY_ARRAY_API, get_type_object, npy_intp};
+use numpy::{PyArray1, PyArrayDescrMethods};
 use pyo3::exceptions::{PyOSError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
@@ -231,6 +231,23 @@ impl Ring {
     }
 }
 
+impl Ring {
+    /// A ring whose only reader is at rest: no process ever has it.
+    pub(super) fn read(book: Leases, views: Vec<View>) -> Ring {
+        let inner = Inner {
+            book: Arc::new(book),
+            views,
+            container: Container::Single,
+            first_row: 0,
+        };
+        Ring {
+            inner: Arc::new(inner),
+            fds: Mutex::default(),
+        }
+    }
+}
+
+type Planned<'py> = (Bound<'py, PyArray1<u64>>, Bound<'py, PyArray1<Chunk>>);
 type Descriptors = Option<(OwnedFd, Option<OwnedFd>)>;
 
 impl Ring {
@@ -373,6 +390,13 @@ impl Ring {
     fn guards(&self, get: Py<PyAny>) -> Guards {
         let inner = self.inner.clone();
         Guards { inner, get }
+    }
+
+    /// The plan's tasks, as its words, and its chunks.
+    fn planned<'py>(&self, py: Python<'py>) -> Planned<'py> {
+        let plan = &self.inner.book.plan;
+        let chunks = PyArray1::from_slice(py, plan.table.chunks());
+        (PyArray1::from_vec(py, plan.task_words()), chunks)
     }
 
     /// Blocks that can be received without waiting.

@@ -25,7 +25,7 @@ pub type FilterValues = (u16, u16, Vec<u32>, Vec<u8>);
 /// What a dataset is, but for its attributes and chunks.
 #[pyclass(frozen, module = "_multitables._core")]
 pub struct StoredDataset {
-    dataset: Dataset,
+    pub(super) dataset: Dataset,
     /// "compact", "contiguous", "chunked", "virtual", or "unknown" to the core.
     #[pyo3(get)]
     layout: &'static str,
@@ -35,7 +35,7 @@ pub struct StoredDataset {
     /// Bytes of chunks that lie in no file.
     inline: Vec<u8>,
     /// Which has it; None: Python made it.
-    file: Option<Arc<File>>,
+    pub(super) file: Option<Arc<File>>,
 }
 
 impl StoredDataset {
@@ -87,7 +87,7 @@ impl StoredDataset {
         )
     }
 
-    fn extents(&self) -> Option<&[u64]> {
+    pub(super) fn extents(&self) -> Option<&[u64]> {
         match &self.dataset.layout {
             Layout::Chunked(chunked) => Some(&chunked.chunk_dims),
             _ => None,

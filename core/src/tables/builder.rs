@@ -9,7 +9,7 @@ use super::dataset::{
     Chunk, DatasetRecord, FLAG_CLIPPED, FLAG_JOINED, FLAG_LIBRARY, FLAG_WINDOWS, Header, MAGIC,
 };
 use super::source::{SourceRecord, SourceValues};
-use super::words::words_of;
+use super::words::{put, words_of};
 use crate::convert::CONVERSION_WORDS;
 use crate::filters::FilterSpec;
 use std::collections::HashMap;
@@ -201,17 +201,6 @@ impl TableBuilder {
         self.blob.extend_from_slice(bytes);
         at
     }
-}
-
-/// Append records, which are plain words, to words.
-fn put<T: Copy>(table: &mut Vec<u64>, records: &[T]) {
-    // SAFETY: the records of tables are `repr(C)`, of whole words or of two halves of one, so they have
-    // neither gaps nor another alignment than words.
-    let words = unsafe {
-        let count = size_of_val(records) / size_of::<u64>();
-        std::slice::from_raw_parts(records.as_ptr().cast::<u64>(), count)
-    };
-    table.extend_from_slice(words);
 }
 
 /// Bytes of a row of elements of this size. Saturating: a table with more is refused.

@@ -23,6 +23,9 @@ use std::sync::Arc;
 
 mod coverage;
 mod ends;
+mod whole;
+
+pub use whole::WHOLE_SLOTS;
 
 pub const MAGIC: u64 = u64::from_le_bytes(*b"MTPLAN05");
 /// An endless stream has this many rows.
@@ -116,7 +119,10 @@ impl Plan {
     }
 
     pub fn over((map, len): (Mapping, usize)) -> Result<Plan, Refused> {
-        let map = Memory::Sealed(Arc::new(map));
+        Plan::checked(Memory::Sealed(Arc::new(map)), len)
+    }
+
+    fn checked(map: Memory, len: usize) -> Result<Plan, Refused> {
         // SAFETY: plain words, which do not change (law 4).
         let header = unsafe { header::<Header>(&map, 0, len)? };
         if header.magic != MAGIC || header.total_bytes != len as u64 {

@@ -53,6 +53,24 @@ pub struct Share {
 }
 
 impl Task {
+    /// All chunks of the first rows of the only dataset.
+    pub fn whole(rows: u64, n_chunks: u64) -> Task {
+        Task {
+            dataset: 0,
+            tape: 0,
+            kind: KIND_CHUNKS,
+            share: 0,
+            shares: 0,
+            reserved: 0,
+            row_begin: 0,
+            row_end: rows,
+            first_chunk: 0,
+            n_chunks,
+            repeat: 1,
+            position: 0,
+        }
+    }
+
     pub fn work(&self) -> Work {
         match self.kind {
             KIND_LIBRARY => Work::Library,

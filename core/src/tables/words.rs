@@ -57,6 +57,17 @@ pub(super) fn words_of(bytes: &[u8]) -> impl Iterator<Item = u64> + '_ {
     words.chain(std::iter::once(u64::from_ne_bytes(last)))
 }
 
+/// Append records, which are plain words, to words.
+pub(super) fn put<T: Copy>(table: &mut Vec<u64>, records: &[T]) {
+    // SAFETY: the records of tables are `repr(C)`, of whole words or of two halves of one, so they have
+    // neither gaps nor another alignment than words.
+    let words = unsafe {
+        let count = size_of_val(records) / size_of::<u64>();
+        std::slice::from_raw_parts(records.as_ptr().cast::<u64>(), count)
+    };
+    table.extend_from_slice(words);
+}
+
 /// `count` items of a table from number `at`.
 pub(super) fn part<T>(all: &[T], at: u64, count: u64) -> Result<&[T], Refused> {
     let end = at

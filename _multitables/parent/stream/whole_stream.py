@@ -1,0 +1,108 @@
+"""Streams of little data, which are there before anybody takes a block.
+
+Law
+---
+1. One plain dataset, or a field, in the order of the file: the core goes from its object header to
+   a ring with all of its rows in one call, on the caller's own thread.
+2. Only what goes well is taken from here. Of anything else, such as damaged data, the stream that
+   is made as all streams are says what is wrong.
+3. The index and the plan are values that few ask for: they are made when they are.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from _multitables import _core, sizes
+from _multitables.index import device
+from _multitables.index.chunk_index import SourceFile
+from _multitables.index.described_dataset import StoredField
+from _multitables.index.hdf5_file import Source
+from _multitables.index.plugins import READERS_FILTERS
+from _multitables.parent.readers.death import Death
+from _multitables.parent.stream.open_stream import DataSpec
+from _multitables.parent.stream.stream_queue import StreamQueue
+from _multitables.plan.reader_options import StreamOptions
+from _multitables.plan.ring_size import Tape
+from _multitables.plan.stream_plan import ReadPlan, plan_reads
+from _multitables.plan.tasks import TASK
+
+
+class _Done:
+    """The reader of a stream that is read."""
+
+    replaced = 0
+
+    def watch(self) -> Death | None:
+        """None: nobody can die."""
+        return None
+
+
+_DONE = _Done()
+
+
+def whole_stream(spec: DataSpec, wanted: StreamOptions) -> StreamQueue | None:
+    """Return a stream of little data, or None: it is more, or is not read like this.
+
+    Raises
+    ------
+    MultitablesError
+        The file cannot be opened, or there is no such dataset or field.
+    """
+    if type(spec.path) is not str or spec.file.is_several or not wanted.is_plain:
+        return None
+    if wanted.block_size is not None and wanted.block_size > sizes.HERE_BYTES:
+        return None  # perhaps more than memory has
+    if spec.inner is not None or spec.version is not None or spec.rotational:
+        return None
+    with spec.file.open() as source:
+        found = source.stored_field(spec.path, spec.field)
+        if found is None or (spec.rotational is None and _rotates(found)):
+            return None
+        if not _core.native_filters().keys() >= {one[0] for one in found.dataset.stored.filters}:
+            return None
+        return _stream(source, found, wanted)
+
+
+def _rotates(found: StoredField) -> bool:
+    return device.number_rotates(found.dataset.place.file.fingerprint.device)
+
+
+def _stream(source: Source, found: StoredField, wanted: StreamOptions) -> StreamQueue | None:
+    file, element = found.dataset.place.file, found.part.element
+    if file.fingerprint.opened is None:
+        return None
+    made = _core.whole_ring(
+        found.dataset.stored,
+        file.fingerprint.opened,
+        SourceFile(file.filename, file.fingerprint).for_table(),
+        delivered=found.part.for_table,
+        dtype=element.dtype.base,
+        inner=found.part.leading_dims + element.dtype.shape,
+        block_rows=wanted.block_size,
+        unchunked_bytes=sizes.UNCHUNKED_BLOCK_BYTES,
+        remainder=wanted.remainder,
+        most_bytes=(sizes.HERE_BYTES, sizes.HERE_BYTES),
+    )
+    if made is None:
+        return None
+    ring, size = made
+
+    def plan() -> ReadPlan:
+        tasks, chunks = ring.planned()
+        ((_, twice_bytes),) = ring.memory()
+        planned = plan_reads(
+            [source.index_of(found, chunks)],
+            block_rows=size,
+            n_readers=1,
+            remainder=wanted.remainder,
+            native_filters=READERS_FILTERS,
+        )
+        tapes = (Tape(0, twice_bytes // 2),)  # it is mapped twice
+        return replace(planned, tapes=tapes, tasks=tasks.view(TASK))
+
+    return StreamQueue(ring, _DONE, plan, size, _nobody)
+
+
+def _nobody(_sound: bool) -> None:
+    """No reader is to be ended."""

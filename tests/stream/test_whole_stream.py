@@ -1,0 +1,147 @@
+"""Streams of little data, which are read before a block is taken, against the stream of anything.
+
+Law
+---
+1. Both deliver the same blocks, and say the same of them.
+2. What does not go well is the other stream's to say.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import pytest
+
+import multitables
+from _multitables.parent import start_blocks
+from _multitables.parent.stream import whole_stream
+
+#: Of a dataset: what h5py makes it with.
+STORED: dict[str, dict[str, Any]] = {
+    "contiguous": {},
+    "chunked": {"chunks": (7, 2)},
+    "gzip": {"chunks": (16, 5), "compression": "gzip", "shuffle": True, "fletcher32": True},
+    "sparse": {"chunks": (4, 3), "fillvalue": 7},
+    "never written": {"fillvalue": 3},
+}
+
+
+@pytest.fixture
+def little(tmp_path: Path) -> Path:
+    path = tmp_path / "little.h5"
+    values = np.arange(505).reshape(101, 5)
+    with h5py.File(path, "w") as file:
+        for name, stored in STORED.items():
+            made = file.create_dataset(name, (101, 5), ">i4", **stored)
+            if name == "sparse":
+                made[8:12] = values[8:12]
+            elif name != "never written":
+                made[...] = values
+        table = np.zeros(101, [("a", "<f8"), ("b", "<i2", (3,))])
+        table["a"], table["b"] = values[:, 0], values[:, :3]
+        file.create_dataset("table", data=table, chunks=(10,))
+        space, kind = h5py.h5s.create_simple((101, 5)), h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+        kind.set_layout(h5py.h5d.COMPACT)
+        compact = h5py.h5d.create(file.id, b"compact", h5py.h5t.NATIVE_INT64, space, kind)
+        compact.write(h5py.h5s.ALL, h5py.h5s.ALL, values.astype(np.int64))
+    return path
+
+
+def delivered(
+    queue: multitables.StreamQueue,
+) -> tuple[list[tuple[Any, Any]], dict[str, Any], str, object]:
+    with queue:
+        said = repr(queue).partition(":")[0]
+        blocks = []
+        for guard in queue:
+            with guard as block:
+                assert block.flags.writeable
+                blocks.append((guard.rows, block.copy()))
+        told = queue.statistics()
+        kept = {name: told[name] for name in ("blocks_total", "block_size", "ring_rows", "library")}
+        (nothing,) = queue.nothing()
+        return blocks, kept, said, (nothing.shape, nothing.dtype, queue.endless)
+
+
+def is_whole(queue: object) -> bool:
+    return isinstance(getattr(queue, "_readers", None), whole_stream._Done)
+
+
+@pytest.mark.parametrize("remainder", [True, False])
+@pytest.mark.parametrize("block_size", [None, 1, 9, 101, 500])
+def test_little_data_is_streamed_as_any(
+    little: Path, monkeypatch: pytest.MonkeyPatch, block_size: int | None, remainder: bool
+) -> None:
+    wanted: dict[str, Any] = {"block_size": block_size, "remainder": remainder, "n_procs": 0}
+    named = [(name, None) for name in (*STORED, "compact", "table")]
+    for path, field in (*named, ("table", "a"), ("table", "b")):
+        with multitables.Streamer(little) as streamer:
+            queue = streamer.get_queue(path, field=field, **wanted)
+            assert is_whole(queue), path
+            whole = delivered(queue)
+            with monkeypatch.context() as patched:
+                patched.setattr(start_blocks, "whole_stream", lambda *_: None)
+                queue = streamer.get_queue(path, field=field, **wanted)
+                assert not is_whole(queue)
+                other = delivered(queue)
+        assert whole[1:] == other[1:], path
+        assert [rows for rows, _ in whole[0]] == [rows for rows, _ in other[0]]
+        for (_, got), (_, expected) in zip(whole[0], other[0], strict=True):
+            assert got.dtype == expected.dtype
+            np.testing.assert_array_equal(got, expected)
+
+
+def test_what_the_index_says_is_what_was_read(little: Path) -> None:
+    with multitables.Streamer(little) as streamer:
+        queue = streamer.get_queue("gzip", remainder=True)
+        size = little.stat().st_size
+        os.truncate(little, 0)  # nobody reads it again
+        told = queue.statistics()
+        assert told["tasks"] == told["readers"][0]["tasks"] == 1
+        assert told["readers"][0]["chunks"] == 7
+        assert size > told["readers"][0]["fetched_bytes"] > 0
+        queue.close()
+
+
+def test_damage_is_said_by_the_stream_of_anything(little: Path) -> None:
+    with h5py.File(little) as file:
+        chunk = file["gzip"].id.get_chunk_info(3)
+    with little.open("r+b") as file:
+        file.seek(chunk.byte_offset + 5)
+        file.write(b"\xff\xff\xff")
+    with multitables.Streamer(little) as streamer:
+        queue = streamer.get_queue("gzip", remainder=True)
+        assert not is_whole(queue)
+        assert [queue.get().rows for _ in range(3)] == [(0, 16), (16, 32), (32, 48)]
+        with pytest.raises(multitables.CorruptChunkError):
+            queue.get()
+        assert is_whole(streamer.get_queue("chunked"))
+
+
+@pytest.mark.parametrize(
+    "wanted",
+    [
+        {"rows": slice(8)},
+        {"cyclic": True},
+        {"read_ahead": 3},
+        {"n_procs": 1},
+        {"inner": 1},
+        {"block_size": 1 << 20, "remainder": True},
+    ],
+    ids=str,
+)
+def test_other_options_are_those_of_any_stream(little: Path, wanted: dict[str, Any]) -> None:
+    with multitables.Streamer(little).get_queue("chunked", **wanted) as queue:
+        assert not is_whole(queue)
+        with queue.get() as block:
+            assert len(block)
+
+
+def test_nothing_is_waited_for_from_the_disk(little: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(whole_stream, "_rotates", lambda _: True)
+    with multitables.Streamer(little).get_queue("chunked") as queue:
+        assert not is_whole(queue)
