@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 
 import multitables
+from _multitables import sizes
 from _multitables.parent import start_blocks
 from _multitables.parent.stream import whole_stream
 
@@ -93,6 +94,18 @@ def test_little_data_is_streamed_as_any(
         for (_, got), (_, expected) in zip(whole[0], other[0], strict=True):
             assert got.dtype == expected.dtype
             np.testing.assert_array_equal(got, expected)
+
+
+def test_data_that_is_more_is_streamed_as_any(tmp_path: Path) -> None:
+    path, elements = tmp_path / "more.h5", sizes.COPIED_HERE_BYTES
+    with h5py.File(path, "w") as file:
+        file["copied"] = np.zeros(elements, "u1")
+        file["more"] = np.zeros(elements + 1, "u1")
+        stored: dict[str, Any] = {"chunks": (1 << 16,), "compression": "lzf"}
+        file.create_dataset("decoded", data=np.zeros(elements, "u1"), **stored)
+    with multitables.Streamer(path) as streamer:
+        whole = [is_whole(streamer.get_queue(name)) for name in ("copied", "more", "decoded")]
+    assert whole == [True, False, False]
 
 
 def test_what_the_index_says_is_what_was_read(little: Path) -> None:

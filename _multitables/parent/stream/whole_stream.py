@@ -82,7 +82,7 @@ def _stream(source: Source, found: StoredField, wanted: StreamOptions) -> Stream
         block_rows=wanted.block_size,
         unchunked_bytes=sizes.UNCHUNKED_BLOCK_BYTES,
         remainder=wanted.remainder,
-        most_bytes=(sizes.HERE_BYTES, sizes.HERE_BYTES),
+        most_bytes=(sizes.COPIED_HERE_BYTES, sizes.HERE_BYTES),
     )
     if made is None:
         return None
