@@ -89,8 +89,8 @@ def test_a_group_of_few_bytes_makes_no_long_ring(n_readers: int) -> None:
 
 def _contiguous(n_rows: int) -> ChunkIndex:
     chunks = chunks_of(np.zeros(1, "u8"), np.full(1, 512, "u8"), n_rows * 32)
-    index = replace(plain_index(n_rows, n_rows), layout="contiguous", chunk_dims=None)
-    return replace(index, pipeline=(), chunks=chunks)
+    index = plain_index(n_rows, n_rows)
+    return replace(index, kind=replace(index.kind, pipeline=()), chunk_dims=None, chunks=chunks)
 
 
 @settings(deadline=None, max_examples=60)
