@@ -70,7 +70,7 @@ class ManifestSource(JoinedSource):
             return None
         index, files = self._manifest.index, self._manifest.files
         rows = rows_alike(index, place.path)
-        told = None if rows is None else survey.told(index, rows, False)
+        told = None if rows is None else survey.load(index, rows, False)
         if told is None:
             return None
         try:

@@ -71,7 +71,7 @@ def _survey(
         return None
     every, n_files = np.stack(rows, axis=1), len(manifest.files)
     file = np.repeat(np.arange(n_files, dtype=np.uint32), len(rows))
-    core = saved_survey.told(index, every.ravel(), True, file)
+    core = saved_survey.load(index, every.ravel(), True, file)
     is_dataset = (core.kind != NO_DATASET).reshape(every.shape)
     if len(core.scales) or not np.all(is_dataset.any(axis=1)):
         return None

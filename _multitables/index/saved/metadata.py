@@ -93,7 +93,7 @@ class SavedMetadata(Metadata):
         return self._index.root
 
     def close(self) -> None:
-        """Close the file and its index: the file answers what is asked now, as far as it can."""
+        """Close the file and its index: the file answers now, as far as it can."""
         self._is_left = True
         self._index.close()
         self.file.close()
@@ -116,7 +116,7 @@ class SavedMetadata(Metadata):
         row = self._row(offset, "group")
         saved = None
         if row is not None:
-            saved = self._saved(lambda: self._told(*self._index.link_range(row)))
+            saved = self._saved(lambda: self._links(*self._index.link_range(row)))
         return self.file.links(offset) if saved is None else saved
 
     def link(self, offset: int, name: bytes) -> tuple[Any, ...] | None:
@@ -125,7 +125,7 @@ class SavedMetadata(Metadata):
         link = None if row is None else self._link(row, name)
         if row is not None and link is None:
             return None
-        saved = None if link is None else self._saved(lambda: self._told(link, link + 1))
+        saved = None if link is None else self._saved(lambda: self._links(link, link + 1))
         links = self.file.links(offset) if saved is None else saved
         return next((link for link in links if link[0] == name), None)
 
@@ -165,15 +165,15 @@ class SavedMetadata(Metadata):
         """What many objects are. Attributes are the file's to say."""
         rows = self._index.rows(offsets)
         saved, left = np.flatnonzero(rows >= 0), np.flatnonzero(rows < 0)
-        told: _core.Survey | None = None
+        of_index: _core.Survey | None = None
         if not names:
-            told = self._saved(lambda: survey.told(self._index, rows[saved], with_scales))
-        if told is None:
+            of_index = self._saved(lambda: survey.load(self._index, rows[saved], with_scales))
+        if of_index is None:
             return self.file.survey(offsets, with_scales, names)
         if not len(left):
-            return told
-        asked = self.file.survey(offsets[left], with_scales, names)
-        return _core.Survey.joined([(told, [0], saved), (asked, [0], left)])
+            return of_index
+        of_file = self.file.survey(offsets[left], with_scales, names)
+        return _core.Survey.joined([(of_index, [0], saved), (of_file, [0], left)])
 
     def _saved(self, question: Callable[[], Any]) -> Any:
         """The answer, or None for the file to answer."""
@@ -245,14 +245,14 @@ class SavedMetadata(Metadata):
             raise DamagedIndexError(f"the target of link {link} has {len(texts)} parts")
         return LINK_KINDS[kind], *texts
 
-    def _told(self, first: int, end: int) -> list[tuple[Any, ...]]:
+    def _links(self, first: int, end: int) -> list[tuple[Any, ...]]:
         names, kinds = self._index.link_names(first, end), self._index.link_kind[first:end]
         orders = self._index.link_order[first:end]
-        told = orders.astype(object)
-        told[orders == NO_NUMBER] = None
+        numbers = orders.astype(object)
+        numbers[orders == NO_NUMBER] = None
         words = np.array(LINK_KINDS, object)[kinds].tolist()
         targets = self._index.link_target[first:end].tolist()
-        links = list(zip(names, told.tolist(), words, targets, strict=True))
+        links = list(zip(names, numbers.tolist(), words, targets, strict=True))
         for place in np.flatnonzero((kinds != HARD) & (kinds != USER_DEFINED)).tolist():
             links[place] = (*links[place][:2], *self._target(first + place))
         return links

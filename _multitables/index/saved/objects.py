@@ -145,14 +145,14 @@ def load_kind(saved: Any) -> _core.StoredKind:
 
 def _typed(saved: Any, table: dict[str, Any]) -> dict[str, Any]:
     """Load what has a datatype."""
-    told = _loaded(saved, table)
+    loaded = _loaded(saved, table)
     try:
-        size = _element_bytes(told["datatype"])
+        size = _element_bytes(loaded["datatype"])
     except UNREADABLE as error:
         raise DamagedIndexError(f"a datatype cannot be read: {error.args[0]}") from error
-    if size != told["element_bytes"] or len(told["fill_value"] or b"") not in (0, size):
-        raise DamagedIndexError(f"sizes of elements contradict one another: {told!r:.200}")
-    return told
+    if size != loaded["element_bytes"] or len(loaded["fill_value"] or b"") not in (0, size):
+        raise DamagedIndexError(f"sizes of elements contradict one another: {loaded!r:.200}")
+    return loaded
 
 
 def load_attributes(saved: Any) -> list[tuple[Any, ...]]:

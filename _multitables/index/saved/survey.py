@@ -6,7 +6,7 @@ the scales of an object end, which begin where those of the one before it end.
 
 Law
 ---
-1. What is told has the types and ranges that the core's answer has, or the index is damaged. Of
+1. A loaded survey has the types and ranges that the core's answer has, or the index is damaged. Of
    chunks it is as in the core's: readers check each before they fetch it.
 2. Saved batch by batch: chunks of all datasets need not fit into memory.
 """
@@ -71,7 +71,7 @@ def surveyed(metadata: Metadata, offsets: U64, kinds: Kinds) -> dict[str, npt.ND
     return {name: np.concatenate(parts).astype(np.uint64) for name, parts in columns.items()}
 
 
-def told(index: SavedIndex, rows: I64, with_scales: bool, files: U32 | None = None) -> _core.Survey:
+def load(index: SavedIndex, rows: I64, with_scales: bool, files: U32 | None = None) -> _core.Survey:
     """Answer as the file does for these objects, without attributes; or as each of many files."""
     every, common = _kinds(index), index.common[rows]
     used = np.flatnonzero(np.bincount(common[common < len(every)])).tolist()

@@ -28,7 +28,7 @@ MAX_ATTRIBUTE_BYTES = 64 << 10
 def save(file: OpenFile, out: BinaryIO, progress: Callable[[int], Any]) -> None:
     """Write the index of a file: all objects that hard links lead to, and all links.
 
-    `progress` is told for each object how many there are more.
+    `progress` is called for each object with how many there are more.
 
     Raises
     ------

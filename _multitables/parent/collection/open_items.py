@@ -127,10 +127,10 @@ class OpenedItems:
 
     def axes(self, number: int) -> tuple[dict[str, int], ...]:
         """Return the scales of each axis of a dataset, by name."""
-        told = self.survey
-        axes: tuple[dict[str, int], ...] = tuple({} for _ in told.core.dims_of(number))
-        begin, end = told.scales_at[number : number + 2].tolist()
-        for _, at, scale in told.scales[begin:end].tolist():
+        surveyed = self.survey
+        axes: tuple[dict[str, int], ...] = tuple({} for _ in surveyed.core.dims_of(number))
+        begin, end = surveyed.scales_at[number : number + 2].tolist()
+        for _, at, scale in surveyed.scales[begin:end].tolist():
             if at < len(axes) and scale not in axes[at].values():
                 name = self._scale_name(scale)
                 axes[at][name if name not in axes[at] else f"{name}_{len(axes[at])}"] = scale
@@ -214,8 +214,8 @@ def open_items(spec: ItemSpec) -> OpenedItems:
     _check_exclude(spec)
     whole = _at_once(spec) or _file_by_file(spec)
     warn_of_missing(whole.missing)
-    told, found = whole.survey, whole.found
-    is_dataset = told.kind[: sum(len(match.names) for match in found)] != NO_DATASET
+    surveyed, found = whole.survey, whole.found
+    is_dataset = surveyed.kind[: sum(len(match.names) for match in found)] != NO_DATASET
     by = spec.file.filenames if isinstance(spec.by, str) else spec.by
     items = Items(found, by, is_dataset)
     if spec.file.is_several:
@@ -224,8 +224,8 @@ def open_items(spec: ItemSpec) -> OpenedItems:
         filename=spec.file.filename if spec.file.is_several else whole.first,
         path=spec.path,
         direct=whole.direct,
-        survey=told,
-        table=table_of(told, whole.direct, whole.rotates),
+        survey=surveyed,
+        table=table_of(surveyed, whole.direct, whole.rotates),
         items=items,
         scale_names=whole.scale_names,
         lost=whole.lost,
@@ -267,14 +267,14 @@ def _at_once(spec: ItemSpec) -> _Found | None:
         if source.direct or any(match.run.file is not source.files.main for match in first):
             return None
         runs, manifest = [match.run for match in first], spec.file.listed
-        told = survey_of_all(manifest, runs, links.groups, _filters(source))
-    if told is None:
+        surveyed = survey_of_all(manifest, runs, links.groups, _filters(source))
+    if surveyed is None:
         return None
-    found = [replace(match, file=file) for file in range(len(told.files)) for match in first]
+    found = [replace(match, file=file) for file in range(len(surveyed.files)) for match in first]
     rotates = spec.rotational
     if rotates is None:
         rotates = device.rotates(source.filename)
-    return _Found(found, told, source.filename, direct=False, rotates=bool(rotates))
+    return _Found(found, surveyed, source.filename, direct=False, rotates=bool(rotates))
 
 
 def _file_by_file(spec: ItemSpec) -> _Found:
@@ -302,10 +302,10 @@ def _file_by_file(spec: ItemSpec) -> _Found:
         is_direct = source.direct
     if not surveys:
         raise next(iter(lost.values()))
-    told, attributes, names, lost_scales = _joined(surveys)
+    surveyed, attributes, names, lost_scales = _joined(surveys)
     return _Found(
         found,
-        told,
+        surveyed,
         source.filename,
         is_direct,
         bool(rotates),
@@ -405,7 +405,7 @@ def _of_file(source: Source, spec: ItemSpec) -> tuple[list[Match], _OfFile]:
         exclude=spec.exclude,
         groups_on_way=groups_on_way if spec.attrs else None,
     )
-    told = survey(
+    surveyed = survey(
         [match.run for match in found],
         _filters(source),
         is_split=source.is_split,
@@ -413,19 +413,19 @@ def _of_file(source: Source, spec: ItemSpec) -> tuple[list[Match], _OfFile]:
         attributes=spec.attrs,
     )
     count = sum(len(match.names) for match in found)
-    if not np.any(told.kind[:count] != NO_DATASET):
+    if not np.any(surveyed.kind[:count] != NO_DATASET):
         groups = [match.run.place(at).path for match in found for at in range(len(match.names))]
         raise hdf5_errors.nothing_matches(source.filename, spec.path, "dataset", groups, [])
     attributes: tuple[dict[int, dict[str, Any]], ...] = {}, {}  # of datasets, and of scales
-    for number, stored in told.attributes.items():
-        place = told.places[number]
+    for number, stored in surveyed.attributes.items():
+        place = surveyed.places[number]
         with errors_named(place):
             values = {name: decoded(place, *of) for name, of in stored.items()}
         attributes[number >= count][number] = values
     names = {scale: _text(own[SCALE_NAME]) for scale, own in attributes[1].items()}
     of_groups = {path: _of_group(place, spec.attrs) for path, place in groups_on_way.items()}
     of_groups = {path.rstrip("/") or "/": values for path, values in of_groups.items() if values}
-    return found, _OfFile(told, count, attributes[0], names, of_groups, _lost(told))
+    return found, _OfFile(surveyed, count, attributes[0], names, of_groups, _lost(surveyed))
 
 
 def _of_group(group: Place, names: Sequence[str]) -> dict[str, Any]:
@@ -436,14 +436,14 @@ def _of_group(group: Place, names: Sequence[str]) -> dict[str, Any]:
         return {wanted[one]: decoded(group, *stored[one]) for one in wanted if one in stored}
 
 
-def _lost(told: Survey) -> dict[int, str]:
+def _lost(surveyed: Survey) -> dict[int, str]:
     """Return why scales are not there, by their numbers."""
     lost = {}
-    for number in distinct(told.scales[:, 2]).tolist():
-        place = told.places[number]
-        if told.kind[number] == NO_DATASET:
+    for number in distinct(surveyed.scales[:, 2]).tolist():
+        place = surveyed.places[number]
+        if surveyed.kind[number] == NO_DATASET:
             lost[number] = "its reference leads to a group or a named type"
-        elif told.kind[number] == ALONE:
+        elif surveyed.kind[number] == ALONE:
             try:
                 with errors_named(place):
                     place.file.metadata.dataset(place.offset)
@@ -463,13 +463,13 @@ def _joined(
     """Join the surveys of all files, their attributes, and the names and losses of their scales."""
     if len(files) == 1:
         return files[0].survey, files[0].attributes, files[0].scale_names, files[0].lost
-    told, numbers = joined_surveys([one.survey for one in files], [one.count for one in files])
+    surveyed, numbers = joined_surveys([one.survey for one in files], [one.count for one in files])
     attributes, names, lost = dict[int, Any](), dict[int, str](), dict[int, str]()
     for one, at in zip(files, numbers, strict=True):
         attributes |= {int(at[number]): values for number, values in one.attributes.items()}
         names |= {int(at[number]): name for number, name in one.scale_names.items()}
         lost |= {int(at[number]): why for number, why in one.lost.items()}
-    return told, attributes, names, lost
+    return surveyed, attributes, names, lost
 
 
 def _text(name: Any) -> str:

@@ -1,4 +1,4 @@
-"""Streams of little data, which are there before anybody takes a block.
+"""Streams of little data, which are read before the first block is taken.
 
 Law
 ---
@@ -41,7 +41,7 @@ class _Done:
 _DONE = _Done()
 
 
-def whole_stream(spec: DataSpec, wanted: StreamOptions) -> StreamQueue | None:
+def whole_stream(spec: DataSpec, options: StreamOptions) -> StreamQueue | None:
     """Return a stream of little data, or None: it is more, or is not read like this.
 
     Raises
@@ -49,39 +49,39 @@ def whole_stream(spec: DataSpec, wanted: StreamOptions) -> StreamQueue | None:
     MultitablesError
         The file cannot be opened, or there is no such dataset or field.
     """
-    if type(spec.path) is not str or spec.file.is_several or not wanted.is_plain:
+    if type(spec.path) is not str or spec.file.is_several or not options.is_plain:
         return None
-    if wanted.block_size is not None and wanted.block_size > sizes.HERE_BYTES:
+    if options.block_size is not None and options.block_size > sizes.HERE_BYTES:
         return None  # perhaps more than memory has
     if spec.inner is not None or spec.version is not None or spec.rotational:
         return None
     with spec.file.open() as source:
-        found = source.stored_field(spec.path, spec.field)
-        if found is None or (spec.rotational is None and _rotates(found)):
+        stored = source.stored_field(spec.path, spec.field)
+        if stored is None or (spec.rotational is None and _rotates(stored)):
             return None
-        if not _core.native_filters().keys() >= {one[0] for one in found.dataset.stored.filters}:
+        if not _core.native_filters().keys() >= {one[0] for one in stored.dataset.stored.filters}:
             return None
-        return _stream(source, found, wanted)
+        return _stream(source, stored, options)
 
 
-def _rotates(found: StoredField) -> bool:
-    return device.number_rotates(found.dataset.place.file.fingerprint.device)
+def _rotates(stored: StoredField) -> bool:
+    return device.number_rotates(stored.dataset.place.file.fingerprint.device)
 
 
-def _stream(source: Source, found: StoredField, wanted: StreamOptions) -> StreamQueue | None:
-    file, element = found.dataset.place.file, found.part.element
+def _stream(source: Source, stored: StoredField, options: StreamOptions) -> StreamQueue | None:
+    file, element = stored.dataset.place.file, stored.part.element
     if file.fingerprint.opened is None:
         return None
     made = _core.whole_ring(
-        found.dataset.stored,
+        stored.dataset.stored,
         file.fingerprint.opened,
         SourceFile(file.filename, file.fingerprint).for_table(),
-        delivered=found.part.for_table,
+        delivered=stored.part.for_table,
         dtype=element.dtype.base,
-        inner=found.part.leading_dims + element.dtype.shape,
-        block_rows=wanted.block_size,
+        inner=stored.part.leading_dims + element.dtype.shape,
+        block_rows=options.block_size,
         unchunked_bytes=sizes.UNCHUNKED_BLOCK_BYTES,
-        remainder=wanted.remainder,
+        remainder=options.remainder,
         most_bytes=(sizes.COPIED_HERE_BYTES, sizes.HERE_BYTES),
     )
     if made is None:
@@ -92,10 +92,10 @@ def _stream(source: Source, found: StoredField, wanted: StreamOptions) -> Stream
         tasks, chunks = ring.planned()
         ((_, twice_bytes),) = ring.memory()
         planned = plan_reads(
-            [source.index_of(found, chunks)],
+            [source.index_of(stored, chunks)],
             block_rows=size,
             n_readers=1,
-            remainder=wanted.remainder,
+            remainder=options.remainder,
             native_filters=READERS_FILTERS,
         )
         tapes = (Tape(0, twice_bytes // 2),)  # it is mapped twice
