@@ -2,8 +2,8 @@
 
 Law
 ---
-1. An object that cannot be read is alone, or is no dataset; the others are told as before.
-2. What is told has the columns' lengths, so that a table can be made of it.
+1. An object that cannot be read is alone, or is no dataset; the others are got as before.
+2. What is got has the columns' lengths, so that a table can be made of it.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ def surveyed(file: _core.MetadataFile, offsets: list[int]) -> _core.Survey:
     return file.survey(np.array(offsets, np.uint64), True, [b"units", b"shot"])
 
 
-def check(told: _core.Survey, n_objects: int) -> None:
-    kind, rank, n_chunks = told.kind, told.ranks, told.n_chunks
+def check(got: _core.Survey, n_objects: int) -> None:
+    kind, rank, n_chunks = got.kind, got.ranks, got.n_chunks
     assert len(kind) == len(rank) == len(n_chunks) == n_objects
-    assert np.all((kind < len(told.kinds)) | (kind >= _core.SURVEY_NO_DATASET))
-    assert len(told.dims) == len(told.chunk_dims) == rank.sum()
-    assert len(told.chunks) == n_chunks.sum()
-    assert np.all(told.scales[:, 0] < n_objects)
+    assert np.all((kind < len(got.kinds)) | (kind >= _core.SURVEY_NO_DATASET))
+    assert len(got.dims) == len(got.chunk_dims) == rank.sum()
+    assert len(got.chunks) == n_chunks.sum()
+    assert np.all(got.scales[:, 0] < n_objects)
 
 
 @pytest.mark.parametrize("libver", ["earliest", "latest"])
@@ -50,8 +50,8 @@ def test_damage_anywhere(h5: Path, libver: str) -> None:
     offsets = write(h5, libver)
     good = h5.read_bytes()
     rng = np.random.default_rng(len(good))
-    told = surveyed(_core.MetadataFile(str(h5)), offsets)
-    check(told, len(offsets))
+    got = surveyed(_core.MetadataFile(str(h5)), offsets)
+    check(got, len(offsets))
     headers = np.array(offsets)
     n_changed = 0
     for case in range(CASES):
@@ -66,7 +66,7 @@ def test_damage_anywhere(h5: Path, libver: str) -> None:
             continue
         found = surveyed(file, offsets)
         check(found, len(offsets))
-        n_changed += not np.array_equal(found.kind, told.kind)
+        n_changed += not np.array_equal(found.kind, got.kind)
         if case % 20 == 0:
             try:
                 items = Streamer(h5).get_collection(shot_files.PATTERN)
@@ -79,5 +79,5 @@ def test_damage_anywhere(h5: Path, libver: str) -> None:
 def test_offsets_of_nothing(h5: Path) -> None:
     write(h5, "latest")
     places = [0, 1, 8, 2**32, 2**63, 2**64 - 1]
-    told = surveyed(_core.MetadataFile(str(h5)), places)
-    assert told.kind.tolist() == [_core.SURVEY_ALONE] * len(places)
+    got = surveyed(_core.MetadataFile(str(h5)), places)
+    assert got.kind.tolist() == [_core.SURVEY_ALONE] * len(places)

@@ -69,19 +69,19 @@ def offsets_of(metadata: Any) -> list[int]:
 def described(file: OpenFile, offsets: list[int]) -> Iterator[Any]:
     """What a survey tells of objects, one by one."""
     run = Run(file, "", list(map(str, offsets)), np.array(offsets, np.int64))
-    told = surveys.survey(
+    got = surveys.survey(
         [run], READERS_FILTERS, scale_paths=lambda _, scales: list(map(str, scales.tolist()))
     )
-    for number in range(len(told)):
-        kind = int(told.kind[number])
-        begin, end = told.scales_at[number : number + 2].tolist()
-        scales = [(axis, told.places[to].offset) for _, axis, to in told.scales[begin:end].tolist()]
-        dims, chunk_dims, chunks, elements = told.core.one(number)
-        yield told.places[number].path, dims, scales
+    for number in range(len(got)):
+        kind = int(got.kind[number])
+        begin, end = got.scales_at[number : number + 2].tolist()
+        scales = [(axis, got.places[to].offset) for _, axis, to in got.scales[begin:end].tolist()]
+        dims, chunk_dims, chunks, elements = got.core.one(number)
+        yield got.places[number].path, dims, scales
         if kind >= surveys.NO_DATASET:
             yield kind
             continue
-        yield told.kinds[kind], chunk_dims, elements or chunks.tolist()
+        yield got.kinds[kind], chunk_dims, elements or chunks.tolist()
 
 
 class Unasked:
@@ -91,7 +91,7 @@ class Unasked:
         self._file = file
 
     def survey(self, *_: Any) -> None:
-        pytest.fail("the file was asked")
+        pytest.fail("the file was read")
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._file, name)
@@ -199,13 +199,13 @@ def test_errors_are_the_same(h5: Path, pattern: str) -> None:
     with h5py.File(h5, "w") as file:
         file["data/f"] = 1
         file["data/g/h/x"] = 2
-    told = []
+    got = []
     for _ in range(2):
         with pytest.raises(multitables.MultitablesError) as caught:
             Streamer(h5).get_collection(pattern)
-        told.append((type(caught.value), str(caught.value)))
+        got.append((type(caught.value), str(caught.value)))
         saved(h5)
-    assert told[0] == told[1]
+    assert got[0] == got[1]
 
 
 def test_a_dataset_that_is_not_saved_is_asked_of_the_file(h5: Path) -> None:
@@ -215,15 +215,15 @@ def test_a_dataset_that_is_not_saved_is_asked_of_the_file(h5: Path) -> None:
     content = bytearray(h5.read_bytes())
     content[offset + 20] ^= 0xFF
     h5.write_bytes(content)
-    told = []
+    got = []
     for _ in range(2):
         with Streamer(h5) as streamer:
             items = streamer.get_collection("/g/*/x", n_procs=1)
             with pytest.raises(multitables.CorruptFileError, match="'/g/b/x'") as caught:
                 list(items)
-        told.append((items.keys, str(caught.value)))
+        got.append((items.keys, str(caught.value)))
         saved(h5)
-    assert told[0] == told[1]
+    assert got[0] == got[1]
 
 
 def test_a_scale_that_no_link_leads_to(h5: Path) -> None:
@@ -264,19 +264,19 @@ def one(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def opened(path: Path) -> tuple[list[Any], set[Any]]:
-    """What is told of a file's items, and the warnings meanwhile."""
+    """What is got of a file's items, and the warnings meanwhile."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         found = Streamer(path).get_collection(PATTERN)._opened
-        told = [
+        got = [
             found.items.keys,
             found.item_bytes,
             len(found.shared),
             len(found.table.core.encoded),
         ]
         offsets = sorted(offsets_of(open_file(str(path), uses_index=False).metadata))
-        told += described(open_file(str(path)), offsets)
-    return told, {warning.category for warning in caught}
+        got += described(open_file(str(path)), offsets)
+    return got, {warning.category for warning in caught}
 
 
 @EXAMPLES
@@ -289,8 +289,8 @@ def test_damage_anywhere(one: Path, changes: list[Any]) -> None:
     for change in changes:
         bad = changed(bad, change)
     place.write_bytes(bad)
-    told, categories = opened(one)
-    assert told == expected
+    got, categories = opened(one)
+    assert got == expected
     assert categories <= {multitables.SavedIndexWarning}
 
 

@@ -1,8 +1,8 @@
 """Ctrl-C while a store does not answer: it ends the wait, and the program can go on.
 
 1. The signal is a real one, sent while the server holds its answer back.
-2. What was asked for is left to threads, which end when the server answers. A stream's do not wait
-   for it.
+2. Requests on their way are left to threads, which end when the server answers. The threads of a
+   stream do not wait for it.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ def test_a_stream_ends_while_a_store_does_not_answer(data: bytes, n_procs: int |
 
 
 def kept_rings() -> int:
-    """Mappings of rings of this process that somebody still uses."""
+    """Mappings of rings of this process that are still in use."""
     multitables.release_memory()
     return sum("-ring" in line for line in Holdings.now().mappings)
 

@@ -62,8 +62,11 @@ def delivered(
             with guard as block:
                 assert block.flags.writeable
                 blocks.append((guard.rows, block.copy()))
-        told = queue.statistics()
-        kept = {name: told[name] for name in ("blocks_total", "block_size", "ring_rows", "library")}
+        statistics = queue.statistics()
+        kept = {
+            name: statistics[name]
+            for name in ("blocks_total", "block_size", "ring_rows", "library")
+        }
         (nothing,) = queue.nothing()
         return blocks, kept, said, (nothing.shape, nothing.dtype, queue.endless)
 
@@ -77,16 +80,16 @@ def is_whole(queue: object) -> bool:
 def test_little_data_is_streamed_as_any(
     little: Path, monkeypatch: pytest.MonkeyPatch, block_size: int | None, remainder: bool
 ) -> None:
-    wanted: dict[str, Any] = {"block_size": block_size, "remainder": remainder, "n_procs": 0}
+    options: dict[str, Any] = {"block_size": block_size, "remainder": remainder, "n_procs": 0}
     named = [(name, None) for name in (*STORED, "compact", "table")]
     for path, field in (*named, ("table", "a"), ("table", "b")):
         with multitables.Streamer(little) as streamer:
-            queue = streamer.get_queue(path, field=field, **wanted)
+            queue = streamer.get_queue(path, field=field, **options)
             assert is_whole(queue), path
             whole = delivered(queue)
             with monkeypatch.context() as patched:
                 patched.setattr(start_blocks, "whole_stream", lambda *_: None)
-                queue = streamer.get_queue(path, field=field, **wanted)
+                queue = streamer.get_queue(path, field=field, **options)
                 assert not is_whole(queue)
                 other = delivered(queue)
         assert whole[1:] == other[1:], path
@@ -113,10 +116,10 @@ def test_what_the_index_says_is_what_was_read(little: Path) -> None:
         queue = streamer.get_queue("gzip", remainder=True)
         size = little.stat().st_size
         os.truncate(little, 0)  # nobody reads it again
-        told = queue.statistics()
-        assert told["tasks"] == told["readers"][0]["tasks"] == 1
-        assert told["readers"][0]["chunks"] == 7
-        assert size > told["readers"][0]["fetched_bytes"] > 0
+        statistics = queue.statistics()
+        assert statistics["tasks"] == statistics["readers"][0]["tasks"] == 1
+        assert statistics["readers"][0]["chunks"] == 7
+        assert size > statistics["readers"][0]["fetched_bytes"] > 0
         queue.close()
 
 
@@ -136,7 +139,7 @@ def test_damage_is_said_by_the_stream_of_anything(little: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "wanted",
+    "options",
     [
         {"rows": slice(8)},
         {"cyclic": True},
@@ -147,8 +150,8 @@ def test_damage_is_said_by_the_stream_of_anything(little: Path) -> None:
     ],
     ids=str,
 )
-def test_other_options_are_those_of_any_stream(little: Path, wanted: dict[str, Any]) -> None:
-    with multitables.Streamer(little).get_queue("chunked", **wanted) as queue:
+def test_other_options_are_those_of_any_stream(little: Path, options: dict[str, Any]) -> None:
+    with multitables.Streamer(little).get_queue("chunked", **options) as queue:
         assert not is_whole(queue)
         with queue.get() as block:
             assert len(block)

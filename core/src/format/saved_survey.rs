@@ -39,7 +39,7 @@ pub struct Columns<'a> {
 
 /// Objects of an index, and the kinds that they name.
 #[derive(Clone, Copy)]
-pub struct Wanted<'a> {
+pub struct Selected<'a> {
     pub rows: &'a [usize],
     pub files: &'a [u32],
     pub kinds: &'a HashMap<u32, Kind>,
@@ -55,15 +55,15 @@ pub trait Parts<E> {
 /// The survey of some objects, without attributes.
 pub fn survey<E: From<Damaged>>(
     of: &Columns<'_>,
-    wanted: &Wanted<'_>,
+    selected: &Selected<'_>,
     parts: &dyn Parts<E>,
 ) -> Result<Survey, E> {
     let mut survey = Survey::default();
     let mut numbers = HashMap::new();
     let (mut chunked, mut compact) = (Vec::new(), Vec::new());
-    for (&row, &file) in wanted.rows.iter().zip(wanted.files) {
+    for (&row, &file) in selected.rows.iter().zip(selected.files) {
         let common = *of.common.get(row).ok_or("rows")?;
-        let kind = wanted.kinds.get(&common);
+        let kind = selected.kinds.get(&common);
         let is_known = kind.is_some() || common >= NO_DATASET;
         if !is_known || (common == NO_DATASET) != (of.kind[row] != DATASET) {
             return Err("kinds".into());
@@ -73,7 +73,7 @@ pub fn survey<E: From<Damaged>>(
         let dims = of.dims.get(axes.clone()).ok_or("dims")?;
         let extents = of.chunk_dims.get(axes).ok_or("dims")?;
         let number = survey.kind.len() as u64;
-        if wanted.with_scales {
+        if selected.with_scales {
             add_scales(&mut survey, of, number, row)?;
         }
         survey.file.push(file);
@@ -116,7 +116,7 @@ pub fn survey<E: From<Damaged>>(
     }
     let tables = parts.chunks(&chunked)?;
     let elements = parts.elements(&compact)?;
-    place(&mut survey, of, wanted.rows, &tables, &elements);
+    place(&mut survey, of, selected.rows, &tables, &elements);
     Ok(survey)
 }
 

@@ -5,7 +5,7 @@
 use super::survey::{StoredKind, Survey};
 use crate::fetch::checked_parts::{Part, read};
 use crate::format::chunk::Chunk;
-use crate::format::saved_survey::{Columns, Damaged, Parts, Wanted, survey};
+use crate::format::saved_survey::{Columns, Damaged, Parts, Selected, survey};
 use numpy::{PyArray1, PyReadonlyArray1};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -90,7 +90,7 @@ impl Places<'_> {
             let (begin, sum) = (self.begin + begin, self.sums[row]);
             parts.push(Part { begin, count, sum });
         }
-        // An object may be asked for twice.
+        // An object may be listed twice.
         let most = times.into_values().max().unwrap_or(0) * u128::from(self.limit);
         if total > most {
             return Err("parts of datasets lie over one another".into());
@@ -200,12 +200,12 @@ pub fn saved_survey(
         .map(|(number, kind)| (number, kind.kind().clone()))
         .collect();
     let rows = rows.as_array();
-    let wanted = Wanted {
+    let selected = Selected {
         rows: &rows.iter().map(|&row| row as usize).collect::<Vec<_>>(),
         files: files.as_slice()?,
         kinds: &kinds,
         with_scales,
     };
-    let found = py.detach(|| survey(&columns, &wanted, &places))?;
+    let found = py.detach(|| survey(&columns, &selected, &places))?;
     Ok(found.into())
 }

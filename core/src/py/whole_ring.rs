@@ -1,4 +1,4 @@
-//! Rings of streams that are little: all rows of a dataset, read before anybody takes a block.
+//! Rings of streams that are little: all rows of a dataset, read before the first block is taken.
 //!
 //! Law:
 //! 1. The caller's own thread reads, with the engine and into the ring that all streams have.

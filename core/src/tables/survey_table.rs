@@ -2,7 +2,7 @@
 //!
 //! Law:
 //! 1. The elements of compact datasets travel with the table: those of a file are a source.
-//! 2. Numbers of objects and of datasets are told apart: `Laid` leads from either to the other.
+//! 2. Objects and datasets have numbers of their own: `Laid` leads from either to the other.
 
 use super::builder::{Kind, Shape, TableBuilder, pieces, row_bytes};
 use super::source::{SOURCE_DIRECT, SourceValues};
