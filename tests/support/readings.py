@@ -10,10 +10,12 @@ Law
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import json
 import shutil
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -122,6 +124,19 @@ class Place:
 
     path: Path
     server: PlainServer
+    #: Streamers that keep their readers for the next reading; None: each reading starts its own.
+    kept: contextlib.ExitStack | None = None
+    _streamers: dict[str, multitables.Streamer] = field(default_factory=dict)
+
+    def streamer(self, name: str | None = None, **options: Any) -> multitables.Streamer:
+        """A streamer of the file, or of an object by its name."""
+        made = functools.partial(multitables.Streamer, name or self.path, **options)
+        if self.kept is None:
+            return made()
+        known = repr((name, options))
+        if known not in self._streamers:
+            self._streamers[known] = self.kept.enter_context(made())
+        return self._streamers[known]
 
 
 Steps = Iterator[None]
@@ -153,7 +168,7 @@ def _all_rows(stream: Any) -> Steps:
 
 
 def queue(place: Place, n_procs: int = 2, **options: Any) -> Steps:
-    streamer = multitables.Streamer(place.path, **options)
+    streamer = place.streamer(**options)
     return _all_rows(streamer.get_queue("/rows", n_procs, block_size=CHUNK, read_ahead=2))
 
 
@@ -166,14 +181,14 @@ def direct(place: Place) -> Steps:
 
 
 def members(place: Place) -> Steps:
-    streamer = multitables.Streamer(place.path)
+    streamer = place.streamer()
     names = ["/other", "/rows"]
     return _all_rows(streamer.get_queue(names, n_procs=2, block_size=CHUNK, read_ahead=2))
 
 
 def generator(place: Place) -> Steps:
     at = 0
-    rows = multitables.Streamer(place.path).get_generator("/rows", n_procs=2, read_ahead=2)
+    rows = place.streamer().get_generator("/rows", n_procs=2, read_ahead=2)
     for row in rows:
         at = payload.check(row[None], at, ROWS)
         if at % CHUNK == 0:
@@ -197,9 +212,7 @@ def _in_order(batches: Any) -> Steps:
 
 def batches(place: Place, shuffle: str = "window", **options: Any) -> Steps:
     options = {"n_procs": 2, "shuffle": shuffle, "epochs": 2, "window_rows": 300, **options}
-    return _in_order(
-        multitables.Streamer(place.path).get_batches(["/rows", "/other"], 64, **options)
-    )
+    return _in_order(place.streamer().get_batches(["/rows", "/other"], 64, **options))
 
 
 def full(place: Place) -> Steps:
@@ -237,7 +250,7 @@ def opened(place: Place) -> Steps:
 def collection(place: Place) -> Steps:
     came = []
     options: Any = {"n_procs": 2, "epochs": 2, "order": "random"}
-    with multitables.Streamer(place.path).get_collection("/items/*/*", **options) as items:
+    with place.streamer().get_collection("/items/*/*", **options) as items:
         for item in items:
             number = int(item.key)
             for name, n in (("a", 300), ("b", 40)):
@@ -251,7 +264,7 @@ def collection(place: Place) -> Steps:
 def columns(place: Place) -> Steps:
     at = 0
     options: Any = {"index": "key", "entries_per_block": 30, "n_procs": 2}
-    with multitables.Streamer(place.path).get_columns("table", ["value"], **options) as blocks:
+    with place.streamer().get_columns("table", ["value"], **options) as blocks:
         for block in blocks:
             keys = np.unique(block.index_of_rows()["key"])
             expected = np.concatenate([key_rows(key) for key in keys])
@@ -266,7 +279,7 @@ def columns(place: Place) -> Steps:
 def ragged(place: Place) -> Steps:
     at = 0
     path = multitables.Ragged("/data", offsets="/ends")
-    streamer = multitables.Streamer(place.path)
+    streamer = place.streamer()
     for (block,) in _blocks(streamer.get_queue(path, n_procs=2, block_size=40, remainder=True)):
         for row in block:
             np.testing.assert_array_equal(row, ragged_row(at))
@@ -278,7 +291,7 @@ def ragged(place: Place) -> Steps:
 
 def follow(place: Place) -> Steps:
     at = 0
-    streamer = multitables.Streamer(place.path)
+    streamer = place.streamer()
     stream: Any = streamer.get_queue("/rows", n_procs=2, block_size=CHUNK, follow=True)
     for (block,) in _blocks(stream):
         at = payload.check(block, at, ROWS)
@@ -292,7 +305,7 @@ def follow(place: Place) -> Steps:
 def versions(place: Place) -> Steps:
     at = 0
     expected = [np.load(place.path.with_suffix(f".{name}.npy")) for name in VERSIONS]
-    streamer = multitables.Streamer(place.path)
+    streamer = place.streamer()
     for arrays in _blocks(streamer.get_queue("x", n_procs=2, version=VERSIONS)):
         for array, data in zip(arrays, expected, strict=True):
             np.testing.assert_array_equal(array, data[at : at + len(array)])
@@ -305,9 +318,8 @@ def versions(place: Place) -> Steps:
 def remote(place: Place, **more: Any) -> Steps:
     place.server.objects["/numbered.h5"] = place.path.read_bytes()
     options = {"max_retries": 2, "retry_timeout_seconds": 3.0, "timeout_seconds": 2.0, **more}
-    streamer = multitables.Streamer(
-        f"{place.server.endpoint}/numbered.h5", storage_options={**options, "allow_http": True}
-    )
+    name = f"{place.server.endpoint}/numbered.h5"
+    streamer = place.streamer(name, storage_options={**options, "allow_http": True})
     return _all_rows(streamer.get_queue("/rows", n_procs=2, block_size=CHUNK, read_ahead=2))
 
 
