@@ -2,9 +2,9 @@
 
 Law
 ---
-1. Files are hard links of a few real ones, so many take little room; rows of the whole, of single
-   files and of items are checked against what was written.
-2. What is measured runs in a process of its own each, so that memory is that of the one thing.
+1. Files are hard links of a few real ones, which saves room on the disk. Rows of the whole, of
+   single files and of items are checked against what was written.
+2. Each measurement runs in a process of its own, whose memory is then its own, too.
 3. It ends with status 1 if anything was wrong.
 
 Usage: ``python tools/many_files.py [--files 100000] [--real 50] [--rows 100] [--folder DIR]``

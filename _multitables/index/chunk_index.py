@@ -173,7 +173,7 @@ class AxisWindow:
     start: int
     step: int
     count: int
-    #: An integer took its only index.
+    #: An integer chose its only index, so the axis is dropped.
     is_dropped: bool = False
 
     def n_chunks(self, extent: int) -> int:
@@ -263,7 +263,7 @@ NO_MEMBERS = Members()
 
 
 class Nothing:
-    """What an index is asked for, and has none of unless its class says otherwise."""
+    """Empty values of what only some kinds of indexes have; their classes give others."""
 
     chunks: Records = NO_CHUNKS
     others: tuple[SourceFile, ...] | ManyFiles = ()
@@ -434,7 +434,7 @@ class Stored(ChunkIndex):
 
     @property
     def is_chunked(self) -> bool:
-        """Whether it has a table of chunks; one without elements has none."""
+        """Whether it has a table of chunks: it has elements, and `chunk_dims`."""
         return self.chunk_dims is not None and 0 not in self.shape
 
 
@@ -458,7 +458,7 @@ class Joined(Stored):
 
 @dataclass(frozen=True)
 class Virtual(ChunkIndex):
-    """It shows parts of other datasets, as pieces of `chunk_dims`."""
+    """A dataset that shows parts of others, as pieces of `chunk_dims`."""
 
     #: What it shows, and the words of each part (core/src/tables/parts.rs), whose datasets are
     #: numbered as these are.
@@ -470,7 +470,7 @@ class Virtual(ChunkIndex):
 
 @dataclass(frozen=True)
 class ByLibrary(ChunkIndex):
-    """An HDF5 library reads it."""
+    """A dataset that an HDF5 library reads."""
 
     reason: str = ""
 

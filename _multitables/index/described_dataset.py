@@ -3,7 +3,7 @@
 Law
 ---
 1. Values: what was read of the file once.
-2. What rows cannot be is an error that names the file and the path.
+2. A dataset that has no rows of one size is an error that names the file and the path.
 """
 
 from __future__ import annotations

@@ -183,7 +183,7 @@ class Source:
         return StoredField(dataset, part) if part.element.direct else None
 
     def index_of(self, found: StoredField, chunks: Records) -> ChunkIndex:
-        """Return the index of what `stored_field` has found, with its chunks."""
+        """Return the index of what `stored_field` returned, with its chunks."""
         return self._index(found.dataset, found.part, found.dataset.dims, chunks=chunks)
 
     def describe(self, path: str, field: str | None = None) -> tuple[str, ChunkIndex]:

@@ -2,7 +2,7 @@
 
 Law
 ---
-1. A value that very many datasets share: nothing here says where a dataset is, or how long.
+1. Many datasets share one value, so it does not say where a dataset is, or how long.
 
 This file must never know files, paths or chunks.
 """
@@ -22,7 +22,7 @@ from _multitables.index.hdf5_metadata import FilterSpec
 
 @dataclass(frozen=True)
 class Kind:
-    """What elements of datasets are, and how they are stored; very many may have it in common."""
+    """What elements of datasets are, and how they are stored; many datasets may share it."""
 
     #: What of an element reaches the user, and what the core changes of it.
     part: FieldType
@@ -36,7 +36,7 @@ class Kind:
     library: str = "h5py"
 
     def why_library(self, filters: Container[int]) -> str:
-        """Say what of it only a library decodes; "" where readers with these filters do it all."""
+        """Name the filter that only a library decodes; "" where readers have all of its filters."""
         unknown = (spec for spec in self.pipeline if spec.id not in filters)
         return next((f"filter {spec.id} ({spec.name or 'unnamed'})" for spec in unknown), "")
 

@@ -4,7 +4,7 @@ Law
 ---
 1. Files are compared by their saved links: groups that a path was searched in have the same names
    in each, and none but hard links.
-2. No file is opened, and nothing of Python is made for a file that is not named.
+2. It opens no file, and makes no object of Python for a file that is not named.
 """
 
 from __future__ import annotations

@@ -95,7 +95,7 @@ class Survey:
 
     @property
     def attributes(self) -> dict[int, dict[str, Stored]]:
-        """The attributes that were wanted, by object."""
+        """The named attributes, by object."""
         found: dict[int, dict[str, Stored]] = {}
         for number, name, datatype, dims, elements in self.core.attributes:
             of_object = found.setdefault(number, {})

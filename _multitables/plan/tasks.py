@@ -36,7 +36,7 @@ DEFLATE = 1
 #: A part of all bytes that may be decoded again, so that the ring need not be long.
 AGAIN_SHARE = 8
 #: Where the first task of an object is cut, in parts that the last number counts: requests share
-#: the way from a store, so the first rows would come as late as all, were they as large a request.
+#: the bandwidth of a store, so a first request as large as the others ends as late as they do.
 FIRST_PARTS = (0, 1, 2, 4, 8)
 #: `kind` of a task.
 KIND_CHUNKS, KIND_LIBRARY, KIND_SHARE = 0, _core.TASK_LIBRARY, _core.TASK_SHARE

@@ -123,7 +123,7 @@ if __name__ == '__main__':
 
 
 def test_streams_in_children_of_multiprocessing(numbered: Path, tmp_path: Path) -> None:
-    """Daemonic children may not have children of multiprocessing's; readers are none of those."""
+    """Daemonic children may start no process of multiprocessing, which readers do without."""
     program = tmp_path / "program.py"
     program.write_text(
         "import multiprocessing, sys, multitables\n"

@@ -4,7 +4,7 @@ Law
 ---
 1. The oracle is h5py on the files that are served.
 2. Objects may have one ETag, as servers make these of sizes and times.
-3. Opening asks for no object; each is asked for when bytes of it are wanted, and is the one that
+3. Opening sends no request for an object. The first read of one checks that it is the one that
    was indexed.
 """
 

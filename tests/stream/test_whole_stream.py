@@ -115,7 +115,7 @@ def test_what_the_index_says_is_what_was_read(little: Path) -> None:
     with multitables.Streamer(little) as streamer:
         queue = streamer.get_queue("gzip", remainder=True)
         size = little.stat().st_size
-        os.truncate(little, 0)  # nobody reads it again
+        os.truncate(little, 0)  # no later step reads it
         statistics = queue.statistics()
         assert statistics["tasks"] == statistics["readers"][0]["tasks"] == 1
         assert statistics["readers"][0]["chunks"] == 7

@@ -93,7 +93,7 @@ class SavedMetadata(Metadata):
         return self._index.root
 
     def close(self) -> None:
-        """Close the file and its index: the file answers now, as far as it can."""
+        """Close the index; the file answers from now on, as far as it can."""
         self._is_left = True
         self._index.close()
         self.file.close()
@@ -162,7 +162,7 @@ class SavedMetadata(Metadata):
         return None if row is None else self._listed(*self._index.link_range(row))
 
     def survey(self, offsets: U64, with_scales: bool, names: Sequence[bytes]) -> _core.Survey:
-        """What many objects are. Attributes are the file's to say."""
+        """What many objects are. The file itself gives their attributes."""
         rows = self._index.rows(offsets)
         saved, left = np.flatnonzero(rows >= 0), np.flatnonzero(rows < 0)
         of_index: _core.Survey | None = None

@@ -1,6 +1,6 @@
 """The survey of a file's objects, saved as columns of its index.
 
-``common`` says which of the index's kinds a dataset has, or that the object is `ALONE` or
+``common`` says which of the index's kinds a dataset has, or that the object is ``ALONE`` or
 `NO_DATASET`; the kinds are one text of JSON. ``dims_end`` and ``scale_end`` say where the dims and
 the scales of an object end, which begin where those of the one before it end.
 
@@ -29,13 +29,11 @@ from _multitables.index.saved.format import (
 )
 from _multitables.index.saved.objects import KIND, load_kind
 
-ALONE, NO_DATASET = _core.SURVEY_ALONE, _core.SURVEY_NO_DATASET
+NO_DATASET = _core.SURVEY_NO_DATASET
 #: Objects that are described at once when they are saved.
 BATCH = 1 << 12
 #: What is surveyed of each object, or of each dim or scale of one.
 SURVEYED = ("common", "rank", "dims", "chunk_dims", "n_scales", "scale_axis", "scale_target")
-#: Larger datasets, and chunks, are alone.
-MAX_BYTES = 1 << 62
 
 
 class Kinds:

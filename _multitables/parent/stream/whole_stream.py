@@ -4,9 +4,9 @@ Law
 ---
 1. One plain dataset, or a field, in the order of the file: the core goes from its object header to
    a ring with all of its rows in one call, on the caller's own thread.
-2. Only what goes well is taken from here. Of anything else, such as damaged data, the stream that
-   is made as all streams are says what is wrong.
-3. The index and the plan are values that few ask for: they are made when they are.
+2. A stream comes from here only if all its blocks were read. For anything else, such as damaged
+   data, the usual stream is started, and reports what is wrong.
+3. The index and the plan are made when they are first used: few streams use them.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class _Done:
     replaced = 0
 
     def watch(self) -> Death | None:
-        """None: nobody can die."""
+        """None: there is no process that can die."""
         return None
 
 

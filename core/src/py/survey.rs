@@ -27,7 +27,7 @@ const LAYOUTS: [(&str, Storage); 3] = [
     ("contiguous", Storage::Contiguous),
     ("chunked", Storage::Chunked),
 ];
-/// Where the first chunk of an object lies that has none.
+/// Stands for the place of the first chunk of objects without chunks: behind all others.
 const FAR: u64 = 1 << 63;
 
 /// A signal's handler ends a survey.

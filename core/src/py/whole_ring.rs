@@ -2,7 +2,8 @@
 //!
 //! Law:
 //! 1. The caller's own thread reads, with the engine and into the ring that all streams have.
-//! 2. Only what goes well ends in a ring. Of all else the caller makes a stream that says what is wrong.
+//! 2. It returns a ring only if all rows were read. Otherwise the caller starts the usual stream, which
+//!    reports what is wrong.
 
 use super::metadata::OpenedFile;
 use super::ring::Ring;
