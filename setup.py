@@ -50,7 +50,7 @@ setup(
     rust_extensions=[
         RustExtension(
             "_multitables._core",
-            path="core/Cargo.toml",
+            path="core/crates/python/Cargo.toml",
             binding=Binding.PyO3,
             py_limited_api=True,
             rust_version=">=1.85",  # as core/Cargo.toml says, but a clearer message

@@ -1,4 +1,4 @@
-"""Types of the native core; core/src/py says what each does."""
+"""Types of the native core; the core's python says what each does."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeAlias

@@ -3,7 +3,7 @@
 Law
 ---
 1. Limits are those of the machine and of every control group that the process is in; the core
-   reads them (core/src/os/limits.rs). Groups' limits change: they are remembered for a second at
+   reads them (the core's os/limits.rs). Groups' limits change: they are remembered for a second at
    most.
 2. What the kernel does not tell is no limit, never an error.
 3. A program that is not Python is not started for it, or at most once: never a chain of programs

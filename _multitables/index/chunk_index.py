@@ -460,7 +460,7 @@ class Joined(Stored):
 class Virtual(ChunkIndex):
     """A dataset that shows parts of others, as pieces of `chunk_dims`."""
 
-    #: What it shows, and the words of each part (core/src/tables/parts.rs), whose datasets are
+    #: What it shows, and the words of each part (tables/parts.rs), whose datasets are
     #: numbered as these are.
     shown: tuple[ChunkIndex, ...] = field(default=(), repr=False)
     parts: U64 = field(default_factory=lambda: NO_NUMBERS, repr=False)

@@ -5,8 +5,8 @@ Law
 1. The dtype is that of numpy_type.py. In PyTables' own datasets the types that PyTables defines are
    what PyTables gives (`Datatype.as_pytables`).
 2. What HDF5's conversion from file to memory, or h5py, or PyTables changes is a list of conversions
-   of values at any offset of an element. The core applies it (core/src/convert): to chunks as
-   they are read, and to elements that Python has.
+   of values at any offset of an element. The core applies it (hdf5_filters/convert): to chunks as they
+   are read, and to elements that Python has.
 3. A type that is not read into elements of fixed size raises `Unsupported`.
 
 This file must never know paths, chunks or files.
@@ -37,8 +37,8 @@ MAX_CONVERSIONS = 1 << 14  # with more of them a library is as fast
 VERY_MANY = "very many strings or odd numbers in one element"
 
 
-#: Kinds of conversions, as the core numbers them (core/src/convert/kind.rs), beside the paddings of
-#: strings. Numbers and truth values have flags and bits, floats a format.
+#: Kinds of conversions, as the core numbers them (hdf5_filters/convert/kind.rs), beside
+#: the paddings of strings. Numbers and truth values have flags and bits, floats a format.
 COPY, FLOAT, NUMBER, TIME64, TRUTH = 1, 3, 4, 8, 12
 SIGNED, BIG_ENDIAN = 1, 2
 ORDERS = {"<": 0, ">": 1, "vax": 2}

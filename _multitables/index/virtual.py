@@ -3,7 +3,7 @@
 Law
 ---
 1. Pure: mappings and the indexes of their sources in, an index out. How they match is the core's to
-   find (core/src/mappings).
+   find (the core's tables/mappings).
 2. Chunks of parts are of a size that is good to read, and of whole chunks of the sources where
    these fit.
 """

@@ -22,7 +22,7 @@ from _multitables.plan.row_subset import Subset
 
 @dataclass(frozen=True, kw_only=True)
 class OrderWords(Subset):
-    """An order of the rows that take part, as core/src/shuffle/order.rs knows it."""
+    """An order of the rows that take part, as the core's tables/shuffle/order.rs knows it."""
 
     shuffle: int
     seed: int
@@ -32,7 +32,7 @@ class OrderWords(Subset):
 
     @property
     def words(self) -> tuple[int, int, int, int, int, int, int, int]:
-        """The numbers, as `Order::from_words` in core/src/shuffle/order.rs takes them."""
+        """The numbers, as `Order::from_words` in the core's tables/shuffle/order.rs takes them."""
         return (
             self.shuffle,
             self.seed,

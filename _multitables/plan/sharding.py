@@ -3,7 +3,7 @@
 Law
 ---
 1. Pure. A list of ranges ``[begin, end)`` of positions, in the order of delivery, is all there is;
-   what stands at a position is the order's matter (core/src/shuffle/order.rs).
+   what stands at a position is the order's matter (the core's tables/shuffle/order.rs).
 2. Each rank has a run of whole batches; only the last batch of all is short (with `even`, each
    rank's last). So a chunk, or window, is rarely wanted by two ranks. Processes that share out a
    rank's work have runs of its batches: how many there are does not change what the rank has.

@@ -41,7 +41,7 @@ FIRST_PARTS = (0, 1, 2, 4, 8)
 #: `kind` of a task.
 KIND_CHUNKS, KIND_LIBRARY, KIND_SHARE = 0, _core.TASK_LIBRARY, _core.TASK_SHARE
 
-#: One task; the layout is that of `Task` in core/src/tables/plan.rs. Chunks are counted in the
+#: One task; the layout is that of `Task` in the core's tables/plan.rs. Chunks are counted in the
 #: dataset's grid, stored or not. A share has a position, which it is and of how many, instead.
 TASK = np.dtype(
     [

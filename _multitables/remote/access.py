@@ -2,7 +2,7 @@
 
 Law
 ---
-1. The bytes that the core gets are laid out here and read in core/src/tables/access.rs: a line of
+1. The bytes that the core gets are laid out here and read in the core's tables/access.rs: a line of
    numbers, a line for the folder of the cache, and the text of the client.
 2. Neither a repr nor a pickle has a secret; see options.py.
 """

@@ -2,8 +2,8 @@
 
 Law
 ---
-1. The layout of a plan is numbered here and in core/src/tables, word by word; a change touches both
-   and the magic word. That of a table is the core's alone, which is given values.
+1. The layout of a plan is numbered here and in the core's tables, word by word; a change touches
+   both and the magic word. That of a table is the core's alone, which is given values.
 2. All numbers are little-endian words of 8 bytes; tables follow each other without gaps.
 3. Nothing is pickled: texts are UTF-8, file names the bytes that the operating system knows.
 4. Pure: bytes out, no shared memory here.

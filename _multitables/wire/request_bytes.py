@@ -2,8 +2,8 @@
 
 Law
 ---
-1. The layout of a hyperslab is numbered here and in core/src/select/selection.rs, word by word.
-   Words 0 to 3 (kind, dataset, catalogue) are filled in by the core.
+1. The layout of a hyperslab is numbered here and in the core's engine/select/selection.rs, word by
+   word. Words 0 to 3 (kind, dataset, catalogue) are filled in by the core.
 2. All numbers are little-endian words of 8 bytes; keys and arguments travel as values.py lays them
    out.
 3. Ragged rows travel one after another, then their lengths in atoms, then how many they are.
@@ -81,7 +81,7 @@ def encode_hyperslab(slab: Hyperslab) -> bytes:
 
 
 def encode_heap(descriptors: Bytes, element_bytes: int) -> bytes:
-    """Lay out what is asked of a file's global heap, as core/src/engine/heap_read.rs reads it.
+    """Lay out what is asked of a file's global heap, as the core's engine/heap_read.rs reads it.
 
     Parameters
     ----------
@@ -104,7 +104,7 @@ def encode_heap(descriptors: Bytes, element_bytes: int) -> bytes:
 
 
 def encode_pieces(pieces: npt.NDArray[np.int64], out_bytes: int) -> bytes:
-    """Lay out rows of datasets of one table, as core/src/engine/pieces.rs reads them.
+    """Lay out rows of datasets of one table, as the core's engine/pieces.rs reads them.
 
     Parameters
     ----------

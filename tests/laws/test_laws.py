@@ -332,7 +332,7 @@ def test_every_file_begins_with_its_law(module: str) -> None:
 
 
 def test_files_of_the_core_begin_with_their_law() -> None:
-    core = ROOT / "core" / "src"
+    core = ROOT / "core" / "crates"
     if not core.is_dir():
         pytest.skip("an installation has no sources of the core")
     for path in sorted(core.rglob("*.rs")):

@@ -1,12 +1,11 @@
-"""The laws of the core's house, read off its sources.
+"""The laws of the core's house that a compiler does not see, read off its sources.
 
-1. One rule for each folder of core/src: which others it may see, by its `crate::` paths. Files see
-   each other in no circle, inside a folder neither. Tests and their fixtures may see everything.
-2. Only py knows Python; only os and fetch make system calls.
+1. Walls between crates are compiled. Here stands which need nothing, and that one knows Python.
+2. Files of a crate see each other in no circle. Only os and engine's fetch make system calls.
 3. Each `unsafe` has its reason beside it. What lies in memory that other processes may write is all
    atomics.
-4. What today's code has against a rule stands in `TO_BE_OPENED`, each with its file: an edge that
-   is not there fails, and so does one that is there no longer.
+4. What today's code has against a rule stands in a list, with its file; what is there no longer
+   fails, too.
 """
 
 from __future__ import annotations
@@ -18,38 +17,24 @@ from pathlib import Path
 
 import pytest
 
-CORE = Path(__file__).parents[2] / "core" / "src"
+CORE = Path(__file__).parents[2] / "core" / "crates"
+#: What others can use without the rest: the crates of ours that each needs.
+ALONE: dict[str, set[str]] = {
+    "multi_inflate": set(),
+    "hdf5_format": set(),
+    "os": set(),
+    "hdf5_filters": {"multi_inflate"},
+}
+MAKE_SYSTEM_CALLS = ("os/", "engine/fetch/")
 
-#: Folders, and files beside them, from left to right: each may see those further left. Of those
-#: that stand together none may see another.
-LAYERS = (
-    ("os", "autotune", "convert", "format"),
-    ("filters", "shuffle"),
-    ("tables", "mappings"),
-    ("fetch", "select"),
-    ("task_error", "scatter"),
-    ("engine",),
-    ("ring", "requests"),
-    ("process",),
-    ("py",),
-)
-#: What knows no kernel, though that is further left: crates to be.
-WITHOUT_OS = {"filters"}
-FOLDERS = [folder for layer in LAYERS for folder in layer]
-#: Loose in core/src besides those above: the list of modules, and what several folders' tests are.
-LOOSE = {"lib", "fixtures", "malformed_plan", "malformed_order"}
-MAKE_SYSTEM_CALLS = {"os", "fetch"}
-
-#: (file, what it sees) against the rules above.
-TO_BE_OPENED: set[tuple[str, str]] = set()
 #: (file, the call) outside os and fetch.
 CALLS_TO_BE_MOVED = {
-    ("process/serve.rs", "libc::_exit"),
-    ("process/serve.rs", "libc::fcntl"),
-    ("process/serve.rs", "libc::getppid"),
-    ("process/serve.rs", "libc::poll"),
-    ("process/serve.rs", "libc::syscall"),
-    ("ring/control.rs", "libc::sched_getcpu"),
+    ("serve/process/serve.rs", "libc::_exit"),
+    ("serve/process/serve.rs", "libc::fcntl"),
+    ("serve/process/serve.rs", "libc::getppid"),
+    ("serve/process/serve.rs", "libc::poll"),
+    ("serve/process/serve.rs", "libc::syscall"),
+    ("serve/ring/control.rs", "libc::sched_getcpu"),
 }
 
 #: Words that gave way to the field's: the old one -> the one in its place.
@@ -71,15 +56,18 @@ if not CORE.is_dir():
     pytest.skip("an installation has no sources of the core", allow_module_level=True)
 
 
+CRATES = sorted(path.parent for path in CORE.glob("*/src") if path.parent.name != "testing")
+
+
 def is_test(path: Path) -> bool:
     """Whether all of a file is compiled for tests only."""
-    parts = path.relative_to(CORE.parent).with_suffix("").parts[1:]
-    tests = {"tests", "ring_stress", "races", "shuffle_tasks"} | LOOSE
-    return not tests.isdisjoint(parts)
+    parts = path.relative_to(CORE).with_suffix("").parts
+    names = {"tests", "ring_stress", "shared_ring", "races", "shuffle_tasks", "testing"}
+    return not names.isdisjoint(parts) or parts[-1].startswith("malformed_")
 
 
-FILES = [path for path in sorted(CORE.rglob("*.rs")) if not is_test(path)]
-INFLATE = CORE.parent / "multi_inflate" / "src"
+ALL = sorted(CORE.rglob("*.rs"))
+FILES = [path for path in ALL if "src" in path.parts and not is_test(path)]
 
 
 def code(path: Path) -> str:
@@ -89,32 +77,23 @@ def code(path: Path) -> str:
     return re.sub(r"//.*", "", text)
 
 
-def folder(path: Path) -> str:
-    return path.relative_to(CORE).with_suffix("").parts[0]
-
-
-def allowed(of: str) -> set[str]:
-    may = {of}
-    for layer in LAYERS:
-        if of in layer:
-            return may - {"os"} if of in WITHOUT_OS else may
-        may.update(layer)
-    raise AssertionError(f"{of} has no place in the house")
-
-
 def name(path: Path) -> str:
-    return path.relative_to(CORE).as_posix()
+    return path.relative_to(CORE).as_posix().replace("/src/", "/", 1)
 
 
-def edges() -> set[tuple[str, str]]:
-    """(file, folder::module) of all that is against the rules."""
-    found = set()
-    for path in FILES:
-        may = allowed(folder(path))
-        for seen in re.finditer(r"\bcrate::(\w+)((?:::[a-z]\w*)?)", code(path)):
-            if seen[1] not in may:
-                found.add((name(path), seen[1] + seen[2]))
-    return found
+def needs(crate: Path) -> set[str]:
+    """Return what a crate depends on, but for its tests."""
+    manifest = (crate / "Cargo.toml").read_text(encoding="utf-8")
+    table = re.search(r"^\[dependencies\]\n(.*?)(?=^\[|\Z)", manifest, flags=re.M | re.S)
+    return set(re.findall(r"^([\w-]+)", table[1], flags=re.M)) if table else set()
+
+
+def test_crates_need_no_more_than_they_say() -> None:
+    ours = {crate.name for crate in CRATES}
+    assert {crate.name: needs(crate) & ours for crate in CRATES if crate.name in ALONE} == ALONE
+    assert needs(CORE / "hdf5_format") == set()
+    assert {crate.name for crate in CRATES if {"pyo3", "numpy"} & needs(crate)} == {"python"}
+    assert not any("testing" in needs(crate) for crate in CRATES), "it is for tests"
 
 
 def system_calls() -> set[tuple[str, str]]:
@@ -123,43 +102,14 @@ def system_calls() -> set[tuple[str, str]]:
     return {
         (name(path), call)
         for path in FILES
-        if folder(path) not in MAKE_SYSTEM_CALLS
+        if not name(path).startswith(MAKE_SYSTEM_CALLS)
         for call in re.findall(calls, code(path))
     }
 
 
-def test_every_file_has_its_folder() -> None:
-    found = {path.relative_to(CORE).with_suffix("").parts[0] for path in CORE.rglob("*.rs")}
-    assert found == {*FOLDERS, *LOOSE}
-
-
-def test_few_files_are_loose() -> None:
-    assert len(list(CORE.glob("*.rs"))) <= 6
-
-
-def test_folders_see_only_what_is_left_of_them() -> None:
-    found = edges()
-    assert sorted(found - TO_BE_OPENED) == [], "new edges against the rules"
-    assert sorted(TO_BE_OPENED - found) == [], "opened: take these off the list"
-
-
-def test_paths_are_whole() -> None:
-    """A `super::` that leaves its folder would be an edge that no rule sees."""
-    for path in FILES:
-        depth = len(path.relative_to(CORE).parts) - 1
-        for ups in re.findall(r"(?<!\w)((?:super::)+)", code(path)):
-            up = ups.count("super::") + (path.name == "mod.rs")
-            assert up <= depth, f"{name(path)}: {ups}"
-
-
 def test_paths_follow_folders() -> None:
-    for path in CORE.rglob("*.rs"):
+    for path in ALL:
         assert "#[path" not in path.read_text(encoding="utf-8"), path
-
-
-def test_only_py_knows_python() -> None:
-    knows = {folder(path) for path in FILES if re.search(r"\b(pyo3|numpy)::", code(path))}
-    assert knows == {"py"}
 
 
 def test_only_os_and_fetch_make_system_calls() -> None:
@@ -176,11 +126,7 @@ def old_words(path: Path) -> set[str]:
 
 
 def test_nobody_says_the_old_words() -> None:
-    found = {
-        (path.relative_to(CORE.parent).as_posix(), word)
-        for path in [*CORE.rglob("*.rs"), *INFLATE.parent.rglob("*.rs")]
-        for word in old_words(path)
-    }
+    found = {(name(path), word) for path in ALL for word in old_words(path)}
     assert sorted(found) == [], f"the field's words are {OLD_WORDS}"
 
 
@@ -188,9 +134,9 @@ def test_nobody_says_the_old_words() -> None:
 SHARED = {
     "engine/counters.rs": ["Record"],
     "os/turns.rs": ["Turns"],
-    "requests/work_queue.rs": ["Head", "Queue", "Slot"],
-    "ring/control.rs": ["Head"],
-    "task_error.rs": ["ErrorRecord"],
+    "serve/requests/work_queue.rs": ["Head", "Queue", "Slot"],
+    "serve/ring/control.rs": ["Head"],
+    "engine/task_error.rs": ["ErrorRecord"],
 }
 #: What their fields may be.
 ATOMIC = r"(Atomic\w+|Pad<\d+>|\[Atomic\w+; \w+\]|Turns|ErrorRecord)"
@@ -219,13 +165,14 @@ def without_reason(text: str) -> list[int]:
 def test_each_unsafe_has_its_reason() -> None:
     assert without_reason("let x = 1;\nunsafe { f(x) };") == [2]
     assert without_reason("// SAFETY: so.\nlet x =\n    unsafe { f(x) };") == []
-    for path in [*CORE.rglob("*.rs"), *INFLATE.parent.rglob("*.rs")]:
+    for path in ALL:
         assert without_reason(path.read_text(encoding="utf-8")) == [], path
 
 
 def test_memory_that_others_write_is_atomics() -> None:
     for where, names in SHARED.items():
-        text = code(CORE / where)
+        crate, _, rest = where.partition("/")
+        text = code(CORE / crate / "src" / rest)
         for structure in names:
             body = re.search(rf"struct {structure} \{{\n(.*?)^\}}", text, flags=re.M | re.S)
             assert body, f"{where}: {structure}"
@@ -239,13 +186,13 @@ def test_memory_that_others_write_is_atomics() -> None:
 SLICES = {
     "engine/chunk_cache.rs": "the process's own",
     "engine/heap_read.rs": "the process's own",
-    "fetch/direct.rs": "the process's own",
+    "engine/fetch/direct.rs": "the process's own",
     "os/plugin.rs": "the process's own",
-    "py/read.rs": "the process's own",
-    "py/table.rs": "the process's own",
-    "requests/work_queue.rs": "atomics, which others may write",
-    "ring/control.rs": "atomics, which others may write",
-    "scatter/out.rs": "what its task writes now of a result, which it alone writes",
+    "python/read.rs": "the process's own",
+    "python/table.rs": "the process's own",
+    "serve/requests/work_queue.rs": "atomics, which others may write",
+    "serve/ring/control.rs": "atomics, which others may write",
+    "engine/scatter/out.rs": "what its task writes now of a result, which it alone writes",
     "tables/words.rs": "a sealed plan, or a copy",
 }
 
@@ -260,7 +207,7 @@ def test_slices_are_of_memory_that_no_other_process_writes() -> None:
 
 
 def test_files_are_not_too_long() -> None:
-    for path in [*CORE.rglob("*.rs"), *INFLATE.parent.rglob("*.rs")]:
+    for path in ALL:
         assert len(path.read_text(encoding="utf-8").splitlines()) <= 500, path
 
 
@@ -337,10 +284,10 @@ class Paths:
         list(graphlib.TopologicalSorter(graph).static_order())
 
 
-@pytest.mark.parametrize("crate", [CORE, INFLATE], ids=["core", "multi_inflate"])
+@pytest.mark.parametrize("crate", CRATES, ids=lambda crate: crate.name)
 def test_no_files_see_each_other_in_a_circle(crate: Path) -> None:
-    files = [path for path in sorted(crate.rglob("*.rs")) if not is_test(path)]
-    paths = Paths(crate, [crate / "lib.rs", *files])
+    files = [path for path in FILES if crate in path.parents]
+    paths = Paths(crate / "src", files)
     assert any(paths.seen_by(module) for module in paths.files)
     paths.check()
 
@@ -377,6 +324,5 @@ def test_functions_are_not_too_long() -> None:
     text = "impl A {\n    pub(super) fn f(\n        a: [u8; 4],\n    ) {\n        a\n    }\n}\n"
     assert long_functions(text, most=4) == ["f"]
     assert long_functions(text, most=5) == []
-    files = [*FILES, *(path for path in INFLATE.rglob("*.rs") if not is_test(path))]
-    for path in files:
+    for path in FILES:
         assert long_functions(code(path)) == [], path

@@ -2,8 +2,8 @@
 
 Law
 ---
-1. The oracle is the algorithm of core/src/shuffle/order.rs written down again, in Python, from its
-   sources: SplitMix64, Fisher and Yates' shuffle, a generalised Feistel network.
+1. The oracle is the algorithm of the core's tables/shuffle/order.rs written down again, in Python,
+   from its sources: SplitMix64, Fisher and Yates' shuffle, a generalised Feistel network.
 2. Some short orders are written out. A change of one of them makes saved states and published
    seeds mean something else: that needs another number of states, and a word to users.
 3. A row at a position does not depend on the other positions that are asked for.

@@ -275,7 +275,7 @@ def test_deflated_chunks_come_in_company(
 def test_chunks_with_little_of_each_row_come_in_company(
     columns: int, chunk_columns: int, expected: int
 ) -> None:
-    """Those beside each other are copied together (core/src/scatter/interleave.rs)."""
+    """Those beside each other are copied together (the core's engine/scatter/interleave.rs)."""
     rows = 16384 // chunk_columns
     index = chunked(np.dtype("<f4"), (8 * rows, columns), (rows, chunk_columns), 2)
     plan = plan_reads((index,), native_filters=NATIVE, block_rows=rows, n_readers=1)

@@ -8,7 +8,7 @@ Law
    that are present must be able to end without another fault, without time, and without a late
    process: else one waits for ever.
 3. A rank that tries again to come in is one that begins: it keeps nothing meanwhile.
-4. It knows no elements: what goes through a ring is the core's (core/src/ring/races.rs).
+4. It knows no elements: what goes through a ring is the core's (the core's serve/ring/races.rs).
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Law
 ---
 1. A large result takes the memory of one that went, if there is any: zeroing new pages takes as
-   long as to fill them (core/src/os/recycled.rs). Every element is written afterwards.
+   long as to fill them (the core's os/recycled.rs). Every element is written afterwards.
 """
 
 from __future__ import annotations

@@ -3,9 +3,9 @@
 Law
 ---
 1. Readers that are started together are one client of the disk to the kernel
-   (core/src/os/spawn.rs); one that replaces a dead one is another.
+   (the core's os/spawn.rs); one that replaces a dead one is another.
 2. A process is reaped once, and never signalled after that.
-3. A process is owned from the instant that it exists (core/src/os/child.rs): nothing stays
+3. A process is owned from the instant that it exists (the core's os/child.rs): nothing stays
    of a start or an end that is interrupted.
 4. Nobody else starts or signals a process.
 5. A process that outlives this one holds nothing of this one's: no terminal, no standard error.

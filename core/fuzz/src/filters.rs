@@ -9,8 +9,8 @@
 //! stored bytes.
 
 use crate::input::Input;
-use _core::filters::{FILTERS, Fetched, Fetches, FilterSpec, GroupItem, Pipeline};
-use _core::os::clock::thread_ns;
+use hdf5_filters::{FILTERS, Fetched, Fetches, FilterSpec, GroupItem, Pipeline};
+use os::clock::thread_ns;
 
 const MAX_FILTERS: usize = 4;
 const MAX_VALUES: usize = 32;

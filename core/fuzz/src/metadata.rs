@@ -4,10 +4,10 @@
 //!
 //! Input: the file. Its checksums are not looked at, so that a change leads further.
 
-use _core::format::datatype::{Datatype, Kind, datatype};
-use _core::format::file::{File, ObjectKind};
-use _core::format::layout::Layout;
-use _core::format::link::Target;
+use hdf5_format::datatype::{Datatype, Kind, datatype};
+use hdf5_format::file::{File, ObjectKind};
+use hdf5_format::layout::Layout;
+use hdf5_format::link::Target;
 use std::collections::HashSet;
 
 /// Objects, and elements of variable length, that are looked at.

@@ -6,16 +6,16 @@
 //! the request's words. The words that say where the table lies are put right.
 
 use crate::input::Input;
-use crate::tables::is_small;
-use _core::engine::counters::Record;
-use _core::engine::heap_read::{Descriptors, KIND_HEAP};
-use _core::engine::pieces::{KIND_PIECES, Pieces};
-use _core::os::memory::Mapping;
-use _core::requests::answer::Answerer;
-use _core::scatter::out::Out;
-use _core::select::selection::Hyperslab;
-use _core::tables::dataset::{DatasetTable, Memory};
+use engine::counters::Record;
+use engine::heap_read::{Descriptors, KIND_HEAP};
+use engine::pieces::{KIND_PIECES, Pieces};
+use engine::scatter::out::Out;
+use engine::select::selection::Hyperslab;
+use os::memory::Mapping;
+use serve::requests::answer::Answerer;
 use std::sync::Arc;
+use tables::dataset::{DatasetTable, Memory};
+use tables::is_small;
 
 const MAX_OUT: usize = 1 << 20;
 

@@ -6,13 +6,13 @@
 //!
 //! Input: the table, or the plan.
 
-use _core::engine::counters::Mark;
-use _core::os::memory::{reserved_memfd, sealed_memfd};
-use _core::ring::maps::map_ring;
-use _core::ring::reader_loop::Reader;
-use _core::tables::dataset::{DatasetTable, Memory};
-use _core::tables::plan::{ENDLESS, Plan};
+use engine::counters::Mark;
+use os::memory::{reserved_memfd, sealed_memfd};
+use serve::ring::maps::map_ring;
+use serve::ring::reader_loop::Reader;
 use std::os::fd::AsFd;
+use tables::dataset::{DatasetTable, Memory};
+use tables::plan::{ENDLESS, Plan};
 
 const MAX_BYTES: usize = 1 << 20;
 const MAX_TASKS: u64 = 64;
@@ -62,11 +62,9 @@ fn look(table: &DatasetTable) {
 
 /// Its bytes lie in the table, and little comes of them.
 pub fn is_small(table: &DatasetTable) -> bool {
-    let here = |source: &_core::tables::source::Source| {
-        !source.inline.is_empty() && source.access.is_none()
-    };
-    let chunk =
-        |of: &_core::tables::plan::Dataset| of.decoded_size.max(of.stored_size(of.decoded_size));
+    let here =
+        |source: &tables::source::Source| !source.inline.is_empty() && source.access.is_none();
+    let chunk = |of: &tables::plan::Dataset| of.decoded_size.max(of.stored_size(of.decoded_size));
     table.sources.iter().all(here)
         && !table.sources.is_empty()
         && table

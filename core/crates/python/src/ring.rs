@@ -1,0 +1,501 @@
+//! The parent's side of the ring, as Python sees it.
+//!
+//! Law:
+//! 1. A block is lent by a `Lease`. Views have the lease as their base; its rows go back to the
+//!    readers when the last view is gone, whatever the order.
+//! 2. The book's lock is never held while Python code can run (arrays are made outside it), so a
+//!    garbage collection that drops a lease cannot deadlock.
+//! 3. The mapping outlives the stream as long as a view of it lives.
+//! 4. Waiting releases the GIL. What is ready and what is lent is the book's (leases.rs).
+
+use super::child::{Child, refused};
+use super::chunks::{self, ChunkRecord};
+use super::descriptor::Descriptor;
+use super::views::{View, Views, known};
+use engine::task_error::Failure;
+use numpy::npyffi::{NPY_ARRAY_WRITEABLE, NpyTypes, PY_ARRAY_API, get_type_object, npy_intp};
+use numpy::{PyArray1, PyArrayDescrMethods};
+use os::memory::{Mapping, sealed_memfd};
+use pyo3::exceptions::{PyOSError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyTuple};
+use pyo3::{PyTraverseError, PyVisit};
+use serve::process::ring_threads;
+use serve::ring::control;
+use serve::ring::kept_rings::ring_for;
+use serve::ring::leases::{EMPTY, HELD, Leases};
+use serve::ring::maps::map_ring;
+use serve::ring::tape::tape_rows;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::Ordering::SeqCst;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use tables::plan::{ENDLESS, Plan};
+
+enum Container {
+    Single,
+    Tuple,
+    Dict(Vec<Py<PyAny>>),
+}
+
+struct Inner {
+    book: Arc<Leases>,
+    views: Vec<View>,
+    container: Container,
+    /// Rows of the stream before this ring's.
+    first_row: u64,
+}
+
+/// The rows of one block, lent until this is dropped.
+#[pyclass(frozen, module = "_multitables._core")]
+pub struct Lease {
+    inner: Arc<Inner>,
+    block: u64,
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        self.inner.book.release(self.block);
+    }
+}
+
+impl Lease {
+    fn arrays<'py>(lease: &Bound<'py, Lease>) -> PyResult<Bound<'py, PyAny>> {
+        let py = lease.py();
+        let inner = &lease.get().inner;
+        let tapes = 0..inner.views.len();
+        match &inner.container {
+            Container::Single => Lease::array(lease, 0),
+            Container::Tuple => {
+                let arrays = tapes.map(|tape| Lease::array(lease, tape));
+                Ok(PyTuple::new(py, arrays.collect::<PyResult<Vec<_>>>()?)?.into_any())
+            }
+            Container::Dict(keys) => {
+                let dict = PyDict::new(py);
+                for (key, tape) in keys.iter().zip(tapes) {
+                    dict.set_item(key.bind(py), Lease::array(lease, tape)?)?;
+                }
+                Ok(dict.into_any())
+            }
+        }
+    }
+
+    fn array<'py>(lease: &Bound<'py, Lease>, tape: usize) -> PyResult<Bound<'py, PyAny>> {
+        let py = lease.py();
+        let this = lease.get();
+        let inner = &this.inner;
+        let view = &inner.views[tape];
+        let (begin, end) = inner.book.block_rows(this.block);
+        let (map, tape) = (&inner.book.maps.tapes[tape], &inner.book.plan.tapes[tape]);
+        let of_tape = inner.book.plan.rows(tape, begin..end);
+        let n_rows = of_tape.end - of_tape.start;
+        // SAFETY: the lease holds these rows: they are published and not given back.
+        let mut rows = unsafe { tape_rows(map, tape, of_tape.start, n_rows) };
+        let mut dims = view.dims;
+        dims[0] = n_rows as npy_intp;
+        // SAFETY: NumPy's C API with the GIL held. `rows` has the size that dtype and dims give
+        // (checked when the ring was made) and stays mapped and lent as long as the base lives,
+        // which is this lease. Both calls steal the reference that they are given.
+        unsafe {
+            let array = PY_ARRAY_API.PyArray_NewFromDescr(
+                py,
+                get_type_object(py, NpyTypes::PyArray_Type),
+                view.dtype.bind(py).clone().into_dtype_ptr(),
+                view.n_dims as i32,
+                dims.as_mut_ptr(),
+                std::ptr::null_mut(),
+                rows.base().cast(),
+                NPY_ARRAY_WRITEABLE,
+                std::ptr::null_mut(),
+            );
+            let array = Bound::from_owned_ptr_or_err(py, array)?;
+            let base = lease.clone().into_any().into_ptr();
+            if PY_ARRAY_API.PyArray_SetBaseObject(py, array.as_ptr().cast(), base) != 0 {
+                return Err(PyErr::fetch(py));
+            }
+            Ok(array)
+        }
+    }
+}
+
+/// One block on its way through ``with guard as block``.
+#[pyclass(module = "multitables")]
+pub struct Guard {
+    lease: Option<Py<Lease>>,
+}
+
+#[pymethods]
+impl Guard {
+    fn __enter__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        match &self.lease {
+            Some(lease) => Lease::arrays(lease.bind(py)),
+            None => Err(closed_error(py)),
+        }
+    }
+
+    fn __exit__(
+        &mut self,
+        _kind: &Bound<'_, PyAny>,
+        _value: &Bound<'_, PyAny>,
+        _trace: &Bound<'_, PyAny>,
+    ) {
+        self.lease = None;
+    }
+
+    /// Rows `(first, end)` of this block, counted from the start of the stream.
+    #[getter]
+    fn rows(&self, py: Python<'_>) -> PyResult<(u64, u64)> {
+        match &self.lease {
+            Some(lease) => {
+                let lease = lease.bind(py).get();
+                let (begin, end) = lease.inner.book.block_rows(lease.block);
+                let first = lease.inner.first_row;
+                Ok((first + begin, first + end))
+            }
+            None => Err(closed_error(py)),
+        }
+    }
+}
+
+fn guard(py: Python<'_>, inner: &Arc<Inner>, block: u64) -> PyResult<Py<PyAny>> {
+    let inner = inner.clone();
+    let lease = Some(Py::new(py, Lease { inner, block })?);
+    Ok(Py::new(py, Guard { lease })?.into_any())
+}
+
+/// The guards of a stream, one after the other. One that is ready costs no Python code.
+#[pyclass(frozen, module = "_multitables._core")]
+pub struct Guards {
+    inner: Arc<Inner>,
+    /// Waits for a guard, and returns anything else when the stream is over.
+    get: Py<PyAny>,
+}
+
+#[pymethods]
+impl Guards {
+    fn __iter__(this: PyRef<'_, Guards>) -> PyRef<'_, Guards> {
+        this
+    }
+
+    fn __next__(&self, py: Python<'_>) -> PyResult<Option<Py<PyAny>>> {
+        if let Ok(block) = self.inner.book.try_next() {
+            return guard(py, &self.inner, block).map(Some);
+        }
+        let got = self.get.call0(py)?;
+        Ok(got.bind(py).is_instance_of::<Guard>().then_some(got))
+    }
+
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        visit.call(&self.get)
+    }
+}
+
+fn closed_error(py: Python<'_>) -> PyErr {
+    let happened = "the guard was used after its with block: its rows went back to the ring";
+    let advice = "Copy what you keep inside the with block, or get the next guard";
+    let made = py
+        .import("_multitables.errors")
+        .and_then(|errors| errors.getattr("ClosedError"))
+        .and_then(|class| {
+            let options = PyDict::new(py);
+            options.set_item("advice", advice)?;
+            class.call((happened,), Some(&options))
+        });
+    match made {
+        Ok(error) => PyErr::from_value(error),
+        Err(error) => error,
+    }
+}
+
+fn container(keys: Option<Vec<Py<PyAny>>>) -> Container {
+    match keys {
+        None => Container::Single,
+        Some(keys) if keys.is_empty() => Container::Tuple,
+        Some(keys) => Container::Dict(keys),
+    }
+}
+
+/// One stream's shared memory and its blocks.
+#[pyclass(frozen, module = "_multitables._core")]
+pub struct Ring {
+    inner: Arc<Inner>,
+    /// The plan's, and the ring's, if another process has made it.
+    fds: Mutex<Descriptors>,
+}
+
+impl Ring {
+    fn over(inner: Inner, plan: OwnedFd, ring: Option<OwnedFd>) -> Ring {
+        Ring {
+            inner: Arc::new(inner),
+            fds: Mutex::new(Some((plan, ring))),
+        }
+    }
+}
+
+impl Ring {
+    /// A ring whose only reader is at rest: no process ever has it.
+    pub(super) fn read(book: Leases, views: Vec<View>) -> Ring {
+        let inner = Inner {
+            book: Arc::new(book),
+            views,
+            container: Container::Single,
+            first_row: 0,
+        };
+        Ring {
+            inner: Arc::new(inner),
+            fds: Mutex::default(),
+        }
+    }
+}
+
+type Planned<'py> = (Bound<'py, PyArray1<u64>>, Bound<'py, PyArray1<ChunkRecord>>);
+type Descriptors = Option<(OwnedFd, Option<OwnedFd>)>;
+
+impl Ring {
+    /// Those of the plan and the ring; None: it is closed.
+    fn open_descriptors<'a>(
+        &'a self,
+        kept: &'a Descriptors,
+    ) -> Option<(BorrowedFd<'a>, BorrowedFd<'a>)> {
+        let (plan, ring) = kept.as_ref()?;
+        let ring = ring.as_ref().or(self.inner.book.maps.fd.as_ref())?;
+        Some((plan.as_fd(), ring.as_fd()))
+    }
+}
+
+#[pymethods]
+impl Ring {
+    /// Make a ring for `plan`. `views` gives each tape's dtype and row shape, `keys` is None for
+    /// one array, an empty list for a tuple, or the keys of a dict. `first_row`: rows of the stream
+    /// that other rings delivered before. `consumer`: its number among the ring's consumers.
+    #[new]
+    #[pyo3(signature = (plan, views, keys, first_row=0, consumer=0))]
+    fn new(
+        py: Python<'_>,
+        plan: &[u8],
+        views: Views<'_>,
+        keys: Option<Vec<Py<PyAny>>>,
+        first_row: u64,
+        consumer: u64,
+    ) -> PyResult<Ring> {
+        let plan_fd = sealed_memfd(c"multitables-plan", plan)?;
+        let plan = Plan::over(Plan::mapped(plan_fd.as_fd())?).map_err(PyValueError::new_err)?;
+        let views = known(views, &plan)?;
+        // Reserving pages takes a while for large rings.
+        let maps = py.detach(|| ring_for(&plan))?;
+        let inner = Inner {
+            book: Arc::new(Leases::new(plan, maps, consumer)?),
+            views,
+            container: container(keys),
+            first_row,
+        };
+        Ok(Ring::over(inner, plan_fd, None))
+    }
+
+    /// The ring of another process, by its descriptors, for one of its consumers. Without `views`
+    /// it takes no blocks.
+    #[staticmethod]
+    #[pyo3(signature = (plan, ring, consumer=0, views=None, keys=None))]
+    fn attached(
+        plan: &Descriptor,
+        ring: &Descriptor,
+        consumer: u64,
+        views: Option<Views<'_>>,
+        keys: Option<Vec<Py<PyAny>>>,
+    ) -> PyResult<Ring> {
+        let (plan_fd, ring_fd) = (plan.taken()?, ring.taken()?);
+        let plan = Plan::over(Plan::mapped(plan_fd.as_fd())?).map_err(PyValueError::new_err)?;
+        let views = views.map_or(Ok(Vec::new()), |views| known(views, &plan))?;
+        let maps = map_ring(&plan, ring_fd.as_fd())?;
+        let inner = Inner {
+            book: Arc::new(Leases::new(plan, maps.into(), consumer)?),
+            views,
+            container: container(keys),
+            first_row: 0,
+        };
+        Ok(Ring::over(inner, plan_fd, Some(ring_fd)))
+    }
+
+    /// Keep a descriptor open until the ring is closed and nothing of it is lent.
+    fn keep_open(&self, descriptor: &Descriptor) -> PyResult<()> {
+        self.inner.book.keep_open(descriptor.taken()?);
+        Ok(())
+    }
+
+    /// A consumer is gone: the others go on without it.
+    fn leave(&self, consumer: usize) -> PyResult<()> {
+        if consumer >= self.inner.book.plan.n_consumers() {
+            return Err(PyValueError::new_err("no such consumer"));
+        }
+        self.inner.book.leave(consumer);
+        Ok(())
+    }
+
+    /// Stop the readers, though consumers may still take blocks.
+    fn stop(&self) {
+        self.inner.book.stop();
+    }
+
+    /// Send it to a reader, which has this number in it; nothing, if it is closed.
+    fn send_to(&self, child: &Child, number: u32) -> PyResult<()> {
+        match self.open_descriptors(&self.fds.lock().unwrap_or_else(PoisonError::into_inner)) {
+            Some((plan, ring)) => {
+                self.inner.book.keep(false);
+                child.0.send(number, [plan, ring]).map_err(refused)
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// The descriptors (plan, ring), for processes that are no readers.
+    fn descriptors(&self) -> PyResult<(i32, i32)> {
+        match self.open_descriptors(&self.fds.lock().unwrap_or_else(PoisonError::into_inner)) {
+            Some((plan, ring)) => Ok((plan.as_raw_fd(), ring.as_raw_fd())),
+            None => Err(PyOSError::new_err("the ring's descriptors are closed")),
+        }
+    }
+
+    /// Read all of it before this returns, as its only reader. False: it does not hold all.
+    fn read_here(&self, py: Python<'_>) -> bool {
+        py.detach(|| ring_threads::read_here(&self.inner.book))
+    }
+
+    /// Let a thread of this process be its reader of this number.
+    fn start_thread(&self, number: usize) -> PyResult<()> {
+        ring_threads::start(&self.inner.book, number).map_err(refused)
+    }
+
+    /// Its readers are at rest, and no other process has it: its memory may serve another stream.
+    fn keep(&self) {
+        self.inner.book.keep(true);
+    }
+
+    /// The next block's guard, or one of ENDED, EMPTY, FAILED, HELD, CLOSED after `timeout_seconds`.
+    fn receive(&self, py: Python<'_>, timeout_seconds: f64) -> PyResult<Py<PyAny>> {
+        let inner = &self.inner;
+        let ready = inner.book.try_next();
+        let ready = match ready {
+            Err(EMPTY | HELD) if timeout_seconds > 0.0 => {
+                let timeout = Duration::from_secs_f64(timeout_seconds.min(3600.0));
+                py.detach(|| inner.book.wait(timeout))
+            }
+            ready => ready,
+        };
+        match ready {
+            Ok(block) => guard(py, inner, block),
+            Err(reason) => Ok(reason.into_pyobject(py)?.into_any().unbind()),
+        }
+    }
+
+    /// Iterate over the guards; where none is ready, `get` waits for the next one.
+    fn guards(&self, get: Py<PyAny>) -> Guards {
+        let inner = self.inner.clone();
+        Guards { inner, get }
+    }
+
+    /// The plan's tasks, as its words, and its chunks.
+    fn planned<'py>(&self, py: Python<'py>) -> Planned<'py> {
+        let plan = &self.inner.book.plan;
+        let chunks = chunks::array(py, plan.table.chunks().to_vec());
+        (PyArray1::from_vec(py, plan.task_words()), chunks)
+    }
+
+    /// Blocks that can be received without waiting.
+    fn ready_blocks(&self) -> u64 {
+        self.inner.book.ready_blocks()
+    }
+
+    /// The consumer that has to give blocks back before readers can go on; None: they can.
+    fn waits_for(&self) -> Option<usize> {
+        self.inner.book.waits_for(&self.inner.book.state())
+    }
+
+    /// Blocks received so far, blocks of the whole stream (None when endless).
+    fn progress(&self) -> (u64, Option<u64>) {
+        let total = self.inner.book.total_blocks();
+        (
+            self.inner.book.state().next_block,
+            (total != ENDLESS).then_some(total),
+        )
+    }
+
+    /// Blocks that the user holds: (first row, end row, seconds since it was lent), oldest first.
+    fn held(&self) -> Vec<(u64, u64, f64)> {
+        let held = self.inner.book.held().into_iter();
+        held.map(|(begin, end, since)| (begin, end, since.elapsed().as_secs_f64()))
+            .collect()
+    }
+
+    /// Address and bytes of each mapping in which blocks lie.
+    fn memory(&self) -> Vec<(usize, usize)> {
+        let tapes = &self.inner.book.maps.tapes;
+        let place = |tape: &Mapping| (tape.base() as usize, tape.len());
+        tapes.iter().map(place).collect()
+    }
+
+    /// End the stream: readers stop, waiting receivers return CLOSED. Lent blocks stay valid.
+    fn close(&self) {
+        self.inner.book.close();
+        *self.fds.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+
+    /// Why the oldest unpublished task failed: (kind, filter, detail, task, chunk, expected, got,
+    /// text), or None.
+    fn failure(&self) -> Option<Failure> {
+        let book = &self.inner.book;
+        let task = book.state().frontier;
+        (0..book.plan.n_readers())
+            .filter_map(|reader| book.maps.control.record(reader).failure())
+            .find(|failure| failure.3 == task)
+    }
+
+    /// Where a task lies: (dataset, first row of the dataset, end row, chunk as (grid index, byte
+    /// offset, stored size) or None). `chunk` is the plan's number, by default the task's first.
+    #[pyo3(signature = (task, chunk = None))]
+    fn address(&self, task: u64, chunk: Option<u64>) -> (u32, u64, u64, Option<(u64, u64, u64)>) {
+        self.inner.book.plan.address(task, chunk)
+    }
+
+    /// Tasks that a reader has claimed and not published, the one in hand first.
+    fn claimed(&self, reader: usize) -> Vec<u64> {
+        let mut tasks = self.inner.book.maps.control.inherited(reader);
+        let current = self
+            .inner
+            .book
+            .maps
+            .control
+            .record(reader)
+            .current
+            .load(SeqCst);
+        if let Some(at) = tasks.iter().position(|&task| task + 1 == current) {
+            tasks.swap(0, at);
+        }
+        tasks
+    }
+
+    /// A reader inside a library: (pid, since when in ns of the monotonic clock or 0, its chunk's
+    /// number in the grid + 1 or 0).
+    fn inside(&self, reader: usize) -> PyResult<(u32, u64, u64)> {
+        if reader >= self.inner.book.plan.n_readers() {
+            return Err(PyValueError::new_err("no such reader"));
+        }
+        Ok(self.inner.book.maps.control.record(reader).inside())
+    }
+
+    /// A reader's own account: (state, pid, tasks, chunks, library tasks, fetches, fetched bytes,
+    /// decoded bytes, open ns, fetch ns, decode ns, wait ns).
+    fn counters(&self, reader: usize) -> PyResult<[u64; 12]> {
+        if reader >= self.inner.book.plan.n_readers() {
+            return Err(PyValueError::new_err("no such reader"));
+        }
+        let mut told = [0; 12];
+        told.copy_from_slice(&self.inner.book.maps.control.record(reader).account()[..12]);
+        Ok(told)
+    }
+}
+
+/// Bytes of a ring's control header.
+#[pyfunction]
+pub fn control_bytes(n_readers: usize, n_slots: usize, n_consumers: usize) -> usize {
+    control::control_bytes(n_readers, n_slots, n_consumers)
+}

@@ -1,0 +1,154 @@
+//! The reader process's side of the control socket.
+//!
+//! Law:
+//! 1. The parent sends one message a stream: a reader's number, and the plan's and the ring's
+//!    descriptors; with a mark on the number it is a trial (codec_limit.rs) without a ring, or a work
+//!    queue and an arena (requests/). The end of the socket ends the reader.
+//! 2. When the parent dies, however it dies, this process ends by itself.
+//! 3. No panic leaves this file: it becomes a failed task.
+
+use crate::process::codec_limit::{TRIAL, run_part};
+use crate::requests::server::{LibraryRequest, serve_requests};
+use crate::requests::work_queue::WORK_QUEUE;
+use crate::ring::maps::{RingMaps, map_control, map_ring};
+use crate::ring::reader_loop::{End, LibraryRead, Reader};
+use engine::counters::{Mark, STATE_FAILED, STATE_FINISHED, STATE_HANDED_OVER};
+use engine::task_error::panicked;
+use os::descriptors::{Received, receive_with_descriptors};
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+use tables::plan::Plan;
+
+/// Milliseconds between two looks at a parent, where no descriptor shows its end.
+const LOOK_MS: i32 = 200;
+
+/// What a reader does through HDF5 libraries.
+pub struct Library<'a> {
+    pub rows: &'a mut LibraryRead<'a>,
+    pub request: &'a mut LibraryRequest<'a>,
+}
+
+/// Serve streams until the parent closes the socket.
+pub fn serve(socket: OwnedFd, parent: i32, library: &mut Library<'_>) -> io::Result<()> {
+    end_with(parent, socket.as_raw_fd())?;
+    // SAFETY: a live descriptor. What the library starts must not keep the parent's socket.
+    unsafe { libc::fcntl(socket.as_raw_fd(), libc::F_SETFD, libc::FD_CLOEXEC) };
+    while let Some((me, plan_fd, ring_fd)) = receive(&socket)? {
+        if me & WORK_QUEUE != 0 {
+            let me = (me & !WORK_QUEUE) as usize;
+            serve_requests(plan_fd.as_fd(), ring_fd.as_fd(), me, library.request)?;
+            continue;
+        }
+        let plan = Plan::over(Plan::mapped(plan_fd.as_fd())?)
+            .map_err(|reason| io::Error::new(io::ErrorKind::InvalidData, reason))?;
+        let (me, is_trial) = ((me & !TRIAL) as usize, me & TRIAL != 0);
+        if me >= plan.n_readers() {
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidData,
+                "no such reader in the plan",
+            ));
+        }
+        if is_trial {
+            let (_head, control) = map_control(&plan, ring_fd.as_fd(), plan.control_bytes())?;
+            drop((plan_fd, ring_fd));
+            run_part(&plan, control, me);
+            continue;
+        }
+        let ring = map_ring(&plan, ring_fd.as_fd())?;
+        drop((plan_fd, ring_fd));
+        stream(&plan, &ring, me, Some(library.rows));
+    }
+    Ok(())
+}
+
+/// Read a stream's share as reader `me`; without a library, as a thread of the user's process.
+pub(super) fn stream(
+    plan: &Plan,
+    ring: &RingMaps,
+    me: usize,
+    library: Option<&mut LibraryRead<'_>>,
+) {
+    let record = ring.control.record(me);
+    record.begin();
+    let mut reader = Reader::new(plan, ring.control, &ring.tapes, me);
+    reader.is_thread = library.is_none();
+    let mut none = |_: &str, _, _, _: &mut [u8], _: Mark<'_>| Err(String::new());
+    let ran = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| match library {
+        Some(library) => reader.run(library),
+        None => reader.run(&mut none),
+    }));
+    let end = ran.unwrap_or_else(|panic| {
+        // Whatever was in hand is lost; set_error it, so that the parent hears of it.
+        let current = record.current.load(Relaxed);
+        let tasks = ring.control.inherited(me);
+        let set_error = if current > 0 {
+            Some(current - 1)
+        } else {
+            tasks.first().copied()
+        };
+        if let Some(task) = set_error {
+            reader.fail(task, &panicked(&*panic));
+        }
+        End::Failed
+    });
+    record.left_library();
+    let state = match end {
+        End::Failed => STATE_FAILED,
+        End::HandedOver => STATE_HANDED_OVER,
+        End::Done | End::Stopped => STATE_FINISHED,
+    };
+    record.state.store(state, SeqCst);
+    ring.control.tell_rest();
+}
+
+/// End this process when `parent` ends. A pidfd sees every kind of death, and is not fooled by
+/// descriptors that the parent's other children inherited. Where a sandbox hides process ids, the
+/// parent's end of the socket has to do.
+fn end_with(parent: i32, socket: RawFd) -> io::Result<()> {
+    // SAFETY: pidfd_open takes a pid and flags and returns a descriptor or -1.
+    let pidfd = unsafe { libc::syscall(libc::SYS_pidfd_open, parent, 0) } as RawFd;
+    std::thread::Builder::new().spawn(move || {
+        // SAFETY: plain system calls.
+        let known = parent > 0 && unsafe { libc::getppid() } >= 0;
+        // SAFETY: as above.
+        while !known || unsafe { libc::getppid() } == parent {
+            let mut poll = libc::pollfd {
+                fd: if known { pidfd } else { socket },
+                events: if known { libc::POLLIN } else { 0 },
+                revents: 0,
+            };
+            // SAFETY: one valid pollfd; a negative descriptor is passed over.
+            let ready =
+                unsafe { libc::poll(&raw mut poll, 1, if pidfd < 0 { LOOK_MS } else { -1 }) };
+            if ready < 0 {
+                std::thread::sleep(std::time::Duration::from_millis(LOOK_MS as u64));
+            } else if ready > 0 && !known {
+                break;
+            }
+        }
+        // SAFETY: ends the process at once, without running Python's exit code.
+        unsafe { libc::_exit(0) };
+    })?;
+    Ok(())
+}
+
+/// The next stream: this reader's number, the plan, the ring; `None` at the end of the socket.
+fn receive(socket: &OwnedFd) -> io::Result<Option<(u32, OwnedFd, OwnedFd)>> {
+    let mut number = [0u8; 4];
+    let Received {
+        len: got,
+        descriptors: mut found,
+        ..
+    } = receive_with_descriptors(socket.as_fd(), &mut number, 0)?;
+    if got == 0 {
+        return Ok(None);
+    }
+    match (got, found.pop(), found.pop()) {
+        (4, Some(ring), Some(plan)) => Ok(Some((u32::from_le_bytes(number), plan, ring))),
+        _ => Err(io::Error::new(
+            io::ErrorKind::InvalidData,
+            "a message of another kind",
+        )),
+    }
+}

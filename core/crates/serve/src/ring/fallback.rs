@@ -1,0 +1,105 @@
+//! Tasks that an HDF5 library reads, since the core cannot.
+//!
+//! Law:
+//! 1. The library is given memory to fill: the task's rows of the tape, or a buffer whose rows are
+//!    brought to their places.
+//! 2. That memory is zeros before: HDF5 leaves out what was never stored of a dataset without a fill
+//!    value, and what stood there before is no row of this stream.
+//! 3. A file that changed meanwhile is told as that, whatever the library made of it.
+
+use crate::ring::claimed::Claimed;
+use crate::ring::reader_loop::{LibraryRead, Reader};
+use engine::chunk_read::room;
+use engine::counters::{add_ns, count};
+use engine::fetch::data_file::DataFile;
+use engine::place_shuffled::PlaceShuffled;
+use engine::scatter::interleave::Interleaver;
+use engine::shuffle_task::ShuffleTask;
+use engine::task_error::TaskError;
+use std::time::Instant;
+
+impl Reader<'_> {
+    /// Rows of a share, span by span.
+    pub(super) fn share_by_library(
+        &mut self,
+        claimed: Claimed,
+        share: &ShuffleTask,
+        library: &mut LibraryRead<'_>,
+    ) -> Result<(), TaskError> {
+        let plan = self.plan;
+        let dataset = plan.dataset(&claimed.task);
+        let start = Instant::now();
+        let number = dataset.chunks_at;
+        let source = plan.table.source(dataset);
+        let file = DataFile::of_library(source, &self.shared.files)
+            .map_err(|error| TaskError::Fetch(number, error))?;
+        let record = self.control.record(self.me);
+        let mut place = PlaceShuffled {
+            dataset,
+            share,
+            // SAFETY: this reader owns the task; only places of the share's rows are written.
+            window: unsafe { self.rows(&claimed) },
+            caches: false,
+            cache: &mut self.cache,
+            interleaver: &mut Interleaver::default(),
+            offset: Vec::new(),
+        };
+        let careful = self.careful.contains(&claimed.global);
+        let mut result = Ok(());
+        let mut rows = Vec::new();
+        for span in share.spans() {
+            let len = ((span.end - span.begin) as usize).saturating_mul(dataset.row_bytes);
+            let out = room(&mut rows, len, number)?;
+            out.fill(0);
+            result = record.call(careful, |chunk| {
+                library(&dataset.library, span.begin, span.end, out, chunk)
+            });
+            if result.is_err() {
+                break;
+            }
+            place.copy(span.begin, span.wanted, out);
+            count(&record.decoded_bytes, len);
+        }
+        // A file that changed explains any error.
+        file.map_or(Ok(()), |file| file.check_unchanged())
+            .map_err(|error| TaskError::Fetch(number, error))?;
+        result.map_err(TaskError::Library)?;
+        count(&record.library_tasks, 1);
+        add_ns(&record.decode_ns, start);
+        Ok(())
+    }
+
+    /// All rows of a task at once.
+    pub(super) fn read_by_library(
+        &self,
+        claimed: &Claimed,
+        library: &mut LibraryRead<'_>,
+    ) -> Result<(), TaskError> {
+        let (plan, task) = (self.plan, &claimed.task);
+        let dataset = plan.dataset(task);
+        let start = Instant::now();
+        let number = plan.records(task).start as u64;
+        let source = plan.table.source(dataset);
+        let file = DataFile::of_library(source, &self.shared.files)
+            .map_err(|error| TaskError::Fetch(number, error))?;
+        // SAFETY: this reader owns the task, so these rows of the tape are its alone.
+        let mut out = unsafe { self.rows(claimed) };
+        let all = 0..out.len();
+        let out = out.part(all);
+        let first = plan.first_row(plan.tape(task));
+        let (begin, end) = (first + task.row_begin, first + task.row_end);
+        out.fill(0);
+        let (record, careful) = (self.record(), self.careful.contains(&claimed.global));
+        let result = record.call(careful, |chunk| {
+            library(&dataset.library, begin, end, out, chunk)
+        });
+        // A file that changed explains any error.
+        file.map_or(Ok(()), |file| file.check_unchanged())
+            .map_err(|error| TaskError::Fetch(number, error))?;
+        result.map_err(TaskError::Library)?;
+        count(&record.library_tasks, 1);
+        count(&record.decoded_bytes, out.len());
+        add_ns(&record.decode_ns, start);
+        Ok(())
+    }
+}

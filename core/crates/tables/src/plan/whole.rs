@@ -1,0 +1,92 @@
+//! The plan of a stream that its ring holds whole, made of a table of one dataset.
+//!
+//! Law:
+//! 1. One reader has all rows as one task: blocks are taken when all are there.
+//! 2. The tape has one of few sizes, so that the ring of one stream serves the next one.
+//! 3. It is checked as every plan is.
+
+use super::{Header, MAGIC, Memory, Plan, Refused, TapeRecord, Task};
+use crate::dataset::DatasetTable;
+use crate::words::put;
+use os::memory::page_bytes;
+use std::sync::Arc;
+
+/// Slots of tasks in the control header: more than there are tasks.
+pub const WHOLE_SLOTS: usize = 4;
+/// The shortest tape, and how many sizes lie between one and its double.
+const MIN_TAPE_BYTES: u64 = 64 << 10;
+const SIZES: u64 = 4;
+
+impl Plan {
+    /// The records of its tasks, as a plan's bytes have them.
+    pub fn task_words(&self) -> Vec<u64> {
+        let mut words = Vec::new();
+        put(&mut words, self.tasks());
+        words
+    }
+
+    /// The plan for the first rows of a dataset, in blocks of `block_rows`; `table` are the words and the
+    /// bytes of its table. The control header has room for one reader and `WHOLE_SLOTS`.
+    pub fn whole(
+        (table, table_bytes): (&Arc<Vec<u64>>, usize),
+        rows: u64,
+        block_rows: u64,
+        control_bytes: usize,
+    ) -> Result<Plan, Refused> {
+        let datasets = DatasetTable::over(Memory::Private(table.clone()), 0, table_bytes)?;
+        let dataset = datasets
+            .datasets
+            .first()
+            .ok_or("a table without a dataset")?;
+        let control_bytes = control_bytes.next_multiple_of(page_bytes()) as u64;
+        let block_rows = block_rows.min(rows.max(1));
+        let needed = rows.max(1).checked_mul(dataset.row_bytes as u64);
+        let tape_bytes = tape_bytes(needed.ok_or("the rows are too long")?);
+        let chunk_rows = rows.div_ceil(dataset.chunk_dims[0]);
+        let task = Task::whole(rows, chunk_rows.saturating_mul(dataset.inner_chunks()));
+        let tasks = if rows > 0 { &[task][..] } else { &[] };
+        let head = size_of::<Header>() + size_of::<TapeRecord>() + size_of_val(tasks);
+        let len = head + table_bytes;
+        let header = Header {
+            magic: MAGIC,
+            total_bytes: len as u64,
+            n_tapes: 1,
+            n_tasks: tasks.len() as u64,
+            n_order: 0,
+            n_listed: 0,
+            n_readers: 1,
+            n_slots: WHOLE_SLOTS as u64,
+            first_row: 0,
+            lap_rows: rows,
+            end_row: rows,
+            capacity_rows: rows.max(1),
+            block_rows,
+            control_bytes,
+            ring_bytes: control_bytes.saturating_add(tape_bytes),
+            lap_blocks: 0,
+            cache_bytes: 0,
+            n_ends: 0,
+            n_consumers: 1,
+        };
+        let tape = TapeRecord {
+            dataset: 0,
+            at: control_bytes,
+            bytes: tape_bytes,
+            caches: 0,
+            ends: 0,
+        };
+        let mut words = Vec::with_capacity(head / 8 + table.len());
+        put(&mut words, &[header]);
+        put(&mut words, &[tape]);
+        put(&mut words, tasks);
+        words.extend_from_slice(table);
+        Plan::checked(Memory::Private(Arc::new(words)), len)
+    }
+}
+
+/// A size for a tape of at least `needed` bytes, in whole pages.
+fn tape_bytes(needed: u64) -> u64 {
+    let step = (needed.max(1).ilog2() as u64).min(62);
+    let step = ((1 << step) / SIZES).max(MIN_TAPE_BYTES);
+    needed.max(1).div_ceil(step).saturating_mul(step)
+}
