@@ -34,6 +34,7 @@ from typing import Any
 ROOT = Path(__file__).parents[1]
 FUZZ = ROOT / "core" / "fuzz"
 CORPUS = FUZZ / "corpus"
+ANSWERS = ROOT / "core/crates/hdf5_format/tests/files.txt"
 TARGETS = re.findall(r'^    \("(\w+)", ', (FUZZ / "src/lib.rs").read_text(), flags=re.M)
 #: What cargo-fuzz would set: coverage for libFuzzer, and a sanitizer that the C code goes without.
 FLAGS = (
@@ -259,6 +260,31 @@ def seeds() -> None:
             written.add(data)
             (CORPUS / target).mkdir(parents=True, exist_ok=True)
             (CORPUS / target / title).write_bytes(data)
+    answers()
+
+
+def answers() -> None:
+    """Write what h5py says of the files of the corpus, for a test of the crate hdf5_format."""
+    import h5py
+
+    lines = []
+    for path in sorted((CORPUS / "metadata").iterdir()):
+        with h5py.File(path) as file:
+            found: list[Any] = []
+            file.visititems(lambda _, one, to=found: to.append(one))
+            for x in (one for one in found if isinstance(one, h5py.Dataset)):
+                plist = x.id.get_create_plist()
+                ids = [plist.get_filter(at)[0] for at in range(plist.get_nfilters())]
+                stored: list[tuple[int, int]] = []
+                if x.chunks:
+                    x.id.chunk_iter(lambda one, to=stored: to.append(one[2:]))
+                chunks = [f"{offset}:{size}" for offset, size in stored]
+                words = [x.shape or (), ids, chunks]
+                dims, filters, places = (",".join(map(str, each)) or "-" for each in words)
+                text = h5py.check_string_dtype(x.dtype)  # of which HDF5 says a pointer's size
+                size = 16 if text and text.length is None else x.id.get_type().get_size()
+                lines.append(f"{path.name} {x.name} {dims} {size} {filters} {places}\n")
+    ANSWERS.write_text("".join(lines))
 
 
 def main() -> int:

@@ -5,8 +5,8 @@ Law
 1. The dtype is that of numpy_type.py. In PyTables' own datasets the types that PyTables defines are
    what PyTables gives (`Datatype.as_pytables`).
 2. What HDF5's conversion from file to memory, or h5py, or PyTables changes is a list of conversions
-   of values at any offset of an element. The core applies it (hdf5_filters/convert): to chunks as they
-   are read, and to elements that Python has.
+   of values at any offset of an element. The core applies it (hdf5_filters/convert): to chunks as
+   they are read, and to elements that Python has.
 3. A type that is not read into elements of fixed size raises `Unsupported`.
 
 This file must never know paths, chunks or files.

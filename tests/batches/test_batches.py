@@ -3,7 +3,7 @@
 1. Every row says which row it is (`payload`), so each batch is checked by itself, and the rows of
    an epoch against `order`, which is pure.
 2. The order itself is tested where it is made (test_batch_plan, the core's
-   tables/shuffle/order.rs); here: that what it says is what arrives, once, and from the right epoch.
+   tables/shuffle/order.rs); here: that what it says arrives, once, and from the right epoch.
 """
 
 from __future__ import annotations

@@ -15,6 +15,17 @@
 //! 6. A new filter is one file and one line in `FILTERS`.
 //!
 //! It must never know of Python, files, datasets, rings or readers.
+//!
+//! ```
+//! use hdf5_filters::{FilterSpec, Pipeline};
+//!
+//! // Shuffle, of elements of two bytes.
+//! let shuffle = FilterSpec { id: 2, flags: 0, values: vec![2] };
+//! let mut pipeline = Pipeline::new(&[shuffle], 4, || 0).unwrap();
+//! let mut out = [0; 4];
+//! pipeline.decode(0, &[1, 2, 3, 4], &mut out, || 4).unwrap();
+//! assert_eq!(out, [1, 3, 2, 4]);
+//! ```
 
 pub mod autotune;
 mod bits;

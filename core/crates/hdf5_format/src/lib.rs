@@ -8,6 +8,19 @@
 //!    was there. What is beyond this reader is `Unknown`: an HDF5 library may know it. What must
 //!    not be passed over then is `Forbidden`.
 //! 4. Reads metadata only. Knows no filter, plan, ring or Python.
+//!
+//! ```no_run
+//! use hdf5_format::file::{File, Found};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let file = File::open(Box::new(std::fs::read("data.h5")?), true)?;
+//! if let Found::Object(offset) = file.find(file.root(), b"/group/x")? {
+//!     let dataset = file.dataset(&*file.object(offset)?)?;
+//!     println!("{:?}, {} chunks", dataset.dataspace.dims, file.chunks(&dataset)?.len());
+//! }
+//! # Ok(())
+//! # }
+//! ```
 
 pub mod array_elements;
 pub mod attribute;

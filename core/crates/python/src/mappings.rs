@@ -72,7 +72,7 @@ impl Mappings {
         py: Python<'_>,
         read: impl Send + FnOnce() -> FormatResult<Vec<Mapping>>,
     ) -> PyResult<Mappings> {
-        Ok(waited(py, || read().map(Mappings::new))?.raised()?)
+        waited(py, || read().map(Mappings::new))?.raised()
     }
 
     fn get(&self, number: usize) -> PyResult<&Mapping> {
