@@ -488,9 +488,8 @@ impl Ring {
         if reader >= self.inner.book.plan.n_readers() {
             return Err(PyValueError::new_err("no such reader"));
         }
-        let mut told = [0; 12];
-        told.copy_from_slice(&self.inner.book.maps.control.record(reader).account()[..12]);
-        Ok(told)
+        let account = self.inner.book.maps.control.record(reader).account();
+        Ok(std::array::from_fn(|at| account[at]))
     }
 }
 
