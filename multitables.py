@@ -77,8 +77,8 @@ if typing.TYPE_CHECKING:
     from _multitables.adapters.torch_iterable import TorchDataset as TorchDataset
     from _multitables.adapters.torch_map import TorchMapDataset as TorchMapDataset
     from _multitables.elements.empty import Empty
-    from _multitables.index.references import Reference, RegionReference
-    from _multitables.index.versions import Version
+    from _multitables.index.types.references import Reference, RegionReference
+    from _multitables.index.versions.version import Version
     from _multitables.machine import release_memory, set_reader_command
     from _multitables.parent.batches.batch_iterator import BatchIterator
     from _multitables.parent.batches.batches import Batches

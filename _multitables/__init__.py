@@ -17,60 +17,75 @@
 #   tree.py                  one array, or a tuple or dict of them, and their paths
 #   machine.py               the cores and the memory that this process may use
 #   index/                   HDF5 files -> values, through the core's reader of metadata
-#     chunk_index.py         ChunkIndex: where a dataset's rows come from
-#     kind.py                Kind: what its elements are, and how to decode them
 #     metadata.py            what a file says of its objects
-#     described_dataset.py   a dataset as its file describes it
-#     hdf5_file.py           a dataset in a file -> ChunkIndex
-#     survey.py              many objects -> what they are, in a value of the core
-#     runs.py                many objects: where they are
-#     name_order.py          names in order, with numbers in them as numbers
-#     pattern.py             a path with wildcards -> the objects that it names
-#     stored_at.py           where its bytes lie, told to its index
-#     virtual.py             a virtual dataset as the chunks of its sources, or as parts of them
-#     virtual_sources.py     where they are
-#     kept_source.py         a file that is opened again and again
-#     stored_files.py        a file by its name, here or in a store: what identifies it
-#     stored_objects.py      objects of stores: identity and bytes
-#     whole_object.py        the metadata of an object, and its index
-#     joined_columns.py      datasets of many files that are stored alike, as columns
-#     manifest.py            a manifest: many files, and what opens each
-#     manifest_source.py     its files as one
-#     manifest_survey.py     objects of all its files, where these are alike
-#     open_files.py          files that are open, and the objects that paths lead to
-#     reach.py               which files a file may lead to
-#     versions.py            which version of a file is meant
-#     version_sources.py     versions as sources of their datasets
-#     version_diff.py        which rows differ between two versions
-#     hdf5_metadata.py       who wrote a dataset, and its filters
-#     by_library.py          what the core does not know, asked of libhdf5 in another process
-#     plugins.py             which filters readers decode, with those of plugins
-#     numpy_type.py          HDF5 type -> the NumPy dtype of its elements
-#     element_type.py        the same, and what makes delivered elements of stored ones
+#     types/                 what elements are, and what is wrong with a file
+#       references.py        references to objects and regions, as values
+#       numpy_type.py        HDF5 type -> the NumPy dtype of its elements
+#       element_type.py      the same, and what makes delivered elements of stored ones
+#       hdf5_metadata.py     who wrote a dataset, and its filters
+#       kind.py              Kind: what elements are, and how to decode them
+#       hdf5_errors.py       what is wrong with a file or path -> exception
+#       by_library.py        what the core does not know, from libhdf5 in another process
+#       plugins.py           which filters readers decode, with those of plugins
+#     chunk_index.py         ChunkIndex: where a dataset's rows come from
 #     saved/                 the index of a file, saved in another one
-#       places.py            where it may be
-#       format.py            the bytes of it, read
 #       owners.py            who may have written it
-#       objects.py           what is saved of each object, in both directions
+#       format.py            the bytes of it, read
 #       index_writer.py      its bytes, written
-#       writer.py            files -> their saved index
+#       objects.py           what is saved of each object, in both directions
 #       alike.py             one path in many files, found at once
 #       survey.py            what many objects are, in columns
 #       metadata.py          the core's answers, from a saved index
-#     kerchunk/              references of Kerchunk
+#       places.py            where it may be
+#     files/                 files by their names, here and in stores
+#       name.py              the name of one file, checked
+#       names.py             lists and patterns of them
+#       name_order.py        names in order, with numbers in them as numbers
+#       open_options.py      PyTables' open_file options -> what matters to a stream
+#       reach.py             which files a file may lead to
+#       device.py            what kind of device holds a file
+#       stored_files.py      a file by its name, here or in a store: what identifies it
+#       stored_objects.py    objects of stores: identity and bytes
+#       external_files.py    the raw files of an external dataset
+#       stored_at.py         where a dataset's bytes lie, put into its index
+#     kerchunk/              references of Kerchunk, read
 #       layout.py            how they are called, and pyarrow
 #       zarr_types.py        types, fill values and filters: HDF5's and Zarr's
 #       datatype_message.py  NumPy dtype -> HDF5's message
-#       zarr_nodes.py        a file -> groups and arrays as Zarr has them
-#       writer.py            these -> JSON or Parquet
 #       store.py             reads references, and counts requests of stores
 #       references.py        JSON or Parquet -> nodes and chunks
 #       targets.py           the files and objects that references are to
 #       metadata.py          the core's answers, from references
-#     references.py          references to objects and regions, as values
-#     open_options.py        PyTables' open_file options -> what matters to a stream
-#     hdf5_errors.py         what is wrong with a file or path -> exception
-#     device.py              what kind of device holds a file
+#     opened/                files that are open
+#       whole_object.py      the metadata of an object, and its index
+#       open_files.py        files, and the objects that paths lead to
+#       runs.py              many objects: where they are
+#     virtual/               virtual datasets
+#       sources.py           where their sources are
+#       chunks.py            one as the chunks of its sources, or as parts of them
+#     datasets/              datasets of open files -> ChunkIndex
+#       described.py         a dataset as its file describes it
+#       source.py            a dataset in a file -> ChunkIndex
+#       survey.py            many objects -> what they are, in a value of the core
+#     written/               what is written of a file
+#       saved_index.py       files -> their saved index
+#       zarr_nodes.py        a file -> groups and arrays as Zarr has them
+#       references.py        these -> JSON or Parquet
+#     names/                 names of datasets
+#       pattern.py           a path with wildcards -> the objects that it names
+#       dataset_names.py     what a stream names in a file -> its datasets
+#     joined/                datasets of many files as one
+#       chunks.py            indexes of all -> one index
+#       columns.py           those that are stored alike, as columns
+#       source.py            several files as one
+#       manifest.py          a manifest: many files, and what opens each
+#       manifest_source.py   its files as one
+#       manifest_survey.py   objects of all its files, where these are alike
+#       kept_source.py       a file that is opened again and again
+#     versions/              versions of datasets in one file
+#       version.py           which version is meant
+#       sources.py           versions as sources of their datasets
+#       diff.py              which rows differ between two
 #   elements/                stored elements -> values of NumPy, in the user's process
 #     values.py              elements of any type, as h5py gives them
 #     attribute.py           the value of an attribute
@@ -81,6 +96,8 @@
 #     hyperslab.py           view -> the normal form that the core reads
 #     fallback_call.py       selection -> what a library is asked
 #     normalize.py           selection -> native, for a library, or refused
+#     h5py_grammar.py      an index as h5py takes it
+#     region.py            a selection that a file holds, as indexes
 #   plan/                    what is to be read, and where it goes (pure)
 #     reader_options.py      the options of what readers read
 #     dataset_table.py       the datasets of a plan, and their stored chunks
@@ -91,6 +108,7 @@
 #     shared_chunks.py       several versions as the chunks that any of them has
 #     row_order.py           the order of rows that are shuffled, as the core knows it
 #     batch_plan.py          indexes + order + positions -> ReadPlan of batches
+#     column_plan.py       groups of columns and the ends of blocks -> ReadPlan
 #     inner_selection.py     what rows have of the axes behind the first
 #     row_subset.py          which rows take part in training
 #     sharding.py            which positions of an epoch a rank delivers, and what is left
@@ -100,6 +118,7 @@
 #     collection.py          many datasets: which belong together, where they lie in a result
 #     item_batches.py        which items make a batch
 #     key_groups.py          rows by the values of a key, and where blocks are cut
+#     divisions.py         tables sorted by an index, cut by its values
 #     damaged_chunks.py      rows that are skipped because their chunk cannot be read
 #   wire/                    plans and requests as bytes (pure; readers import it, too)
 #     plan_bytes.py          ReadPlan -> bytes that the core reads, datasets -> its table
@@ -116,6 +135,8 @@
 #     index_file.py          the public index_file
 #     index_files.py         the public index_files: a manifest
 #     progress.py            a bar that shows how far a call is
+#     ranks.py             which rank this process is
+#     event_log.py         when a rank started, opened, read and computed
 #     versions.py            the public versions, and what differs between two
 #     start_blocks.py        what is asked for -> a stream of whichever kind
 #     dependents.py          what ends with an object that has given it out
@@ -128,9 +149,9 @@
 #       counters.py          a reader's numbers, named
 #       death.py             how a reader died, and at what
 #       error_report.py      a reader's record of what went wrong -> exception
-#       whole_dataset.py     a dataset that is needed before others can be read
 #       place.py             where in the data it went wrong
 #       missing.py           what is missing, a file or a filter -> exception
+#       local_rows.py      rows that this process needs before others are read
 #     stream/                one pass over the data, or an endless one
 #       open_stream.py       paths -> indexes; plan -> a stream that runs
 #       whole_stream.py      little data, read before a block is taken
@@ -141,6 +162,7 @@
 #       open_versions.py     versions -> a stream of the chunks that any of them has
 #       versions_queue.py    blocks of several versions, from their chunks
 #       row_generator.py     the rows of a queue, one at a time
+#       warnings_of_streams.py  filters of libraries, files that are left out
 #     node/                  readers that the ranks of a node share
 #       place.py             which ranks these are, and to which run they belong
 #       meeting.py           the private folder in which they find their host
@@ -184,6 +206,30 @@
 #       proxy.py             a stand-in for a result, that ends with its block
 #       service.py           what a Reader and its requests share
 #       notifier.py          the thread that tells requests their end
+#     open/                files as h5py has them
+#       handle.py          what the objects of one file share
+#       kept.py            a property that is computed once
+#       objects.py         what groups, datasets and named types have in common
+#       file.py            the public open
+#       group.py           groups: names -> objects
+#       links.py           what links say
+#       visits.py          ways through the groups of a file
+#       mapping.py         mappings by name, and views of them
+#       read_only.py       methods that write, refused
+#       dataset.py         datasets
+#       stored_type.py     their element types
+#       reading.py         their elements, by the core in this process or by a library
+#       results.py         memory for results
+#       conversion.py      elements of one dtype as elements of another
+#       views.py           views as another type, as text, of some fields
+#       dataset_id.py      their chunks, and the bytes of these
+#       filters.py         their filters
+#       regions.py         regions of references, and sources of virtual datasets
+#       dimensions.py      their axes, and scales of these
+#       attributes.py      attributes of objects
+#       library.py         what only an HDF5 library can read
+#       read.py            the public read: one selection in one call
+#       is_hdf5.py         the public is_hdf5
 #   later.py                 public names that are imported when they are first named
 #   adapters/                runs in the user's process, each file with one library
 #     torch_iterable.py      the public TorchDataset: batches as tensors
@@ -193,6 +239,7 @@
 #     loader_epochs.py       the epochs of a DataLoader, told to its processes
 #     pinned.py              rings that CUDA copies from, and when a copy is done
 #     jax_arrays.py          the public jax_batches
+#     dask_collections.py  the public to_dask and to_dask_dataframe
 #     tf_tensors.py          the public tf_dataset
 #     netcdf.py              groups of a file as netCDF-4 has them
 #     xarray_engine.py       xarray's engine "multitables": these as datasets of xarray

@@ -35,7 +35,7 @@ from processes import Holdings, children, kill, leaks, threads
 from simulated_disk import Mounted
 
 from _multitables import _core
-from _multitables.index import plugins
+from _multitables.index.types import plugins
 
 HANG_SECONDS = 60.0
 GRACE_SECONDS = 15.0  # for the alarm to end the test, before the run itself is ended

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import multitables
 from _multitables import machine, options
-from _multitables.index.open_options import normal_path, parse_open_options
+from _multitables.index.files.open_options import normal_path, parse_open_options
 from _multitables.plan import reader_options
 
 

@@ -24,7 +24,7 @@ from dask.array.core import normalize_chunks
 from dask.base import tokenize
 
 from _multitables.errors import MissingLibraryError, OptionsError, UnsupportedDatasetError
-from _multitables.index.versions import VersionKey
+from _multitables.index.versions.version import VersionKey
 from _multitables.parent.open.dataset import Dataset
 from _multitables.parent.open.file import File
 from _multitables.parent.open.file import open as open_file

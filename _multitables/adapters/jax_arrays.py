@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import jax
 
 from _multitables.adapters import no_dtype
-from _multitables.index.file_name import Filename
+from _multitables.index.files.name import Filename
 from _multitables.parent.ragged.ragged_block import RaggedBlock
 from _multitables.parent.streamer import Streamer
 from _multitables.parent.titles import file_title

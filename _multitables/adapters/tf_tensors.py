@@ -14,8 +14,8 @@ from typing import Any
 import tensorflow as tf
 
 from _multitables.adapters import no_dtype
-from _multitables.index.file_name import Filename
-from _multitables.index.kept_source import KeptSource
+from _multitables.index.files.name import Filename
+from _multitables.index.joined.kept_source import KeptSource
 from _multitables.parent.stream.open_stream import DataSpec, open_data
 from _multitables.parent.streamer import Streamer
 from _multitables.parent.titles import file_title

@@ -23,8 +23,8 @@ from _multitables.adapters.pinned import Cuda, Pinned
 from _multitables.adapters.torch_items import check_alone, of_tensors
 from _multitables.adapters.torch_tensors import crossing, distributed, loader_number, split, tensor
 from _multitables.errors import OptionsError, SubprocessException
-from _multitables.index.file_name import Filename
-from _multitables.index.file_names import files_named, whole_names
+from _multitables.index.files.name import Filename
+from _multitables.index.files.names import files_named, whole_names
 from _multitables.options import check_number
 from _multitables.parent.collection.collection import Collection
 from _multitables.parent.collection.item import Item

@@ -20,10 +20,10 @@ from torch.utils.data import Dataset
 
 from _multitables.adapters.torch_tensors import crossing, split, tensor
 from _multitables.errors import OptionsError, SubprocessException, UnsupportedDatasetError
-from _multitables.index.file_name import check_one_file
-from _multitables.index.file_names import files_named, whole_names
-from _multitables.index.kept_source import KeptSource
-from _multitables.index.versions import VersionKey
+from _multitables.index.files.name import check_one_file
+from _multitables.index.files.names import files_named, whole_names
+from _multitables.index.joined.kept_source import KeptSource
+from _multitables.index.versions.version import VersionKey
 from _multitables.options import check_any_version
 from _multitables.parent.random.dataset import VLArrayDataset
 from _multitables.parent.random.request import Request

@@ -15,15 +15,15 @@ import numpy as np
 
 from _multitables.elements.empty import Empty
 from _multitables.elements.values import decode
-from _multitables.index.element_type import element_type
-from _multitables.index.numpy_type import (
+from _multitables.index.opened.open_files import Place
+from _multitables.index.types.element_type import element_type
+from _multitables.index.types.numpy_type import (
     PADDING_NULLPAD,
     PADDING_NULLTERM,
     PADDING_SPACEPAD,
     datatype_of,
     dtype_of,
 )
-from _multitables.index.open_files import Place
 
 #: Kinds whose values are mostly stored as NumPy has them.
 NUMBERS = {"integer", "float"}

@@ -20,9 +20,9 @@ from numpy.typing import NDArray
 
 from _multitables import _core
 from _multitables._core import Datatype
-from _multitables.index.element_type import element_type
-from _multitables.index.numpy_type import NoDtypeError, numpy_dtype
-from _multitables.index.references import Reference, RegionReference
+from _multitables.index.types.element_type import element_type
+from _multitables.index.types.numpy_type import NoDtypeError, numpy_dtype
+from _multitables.index.types.references import Reference, RegionReference
 
 Raw = NDArray[np.uint8]  # (n, bytes of an element)
 

@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from _multitables import _core, sizes
-from _multitables.index.kind import Kind
+from _multitables.index.types.kind import Kind
 
 if TYPE_CHECKING:
     from _multitables.remote.access import Access

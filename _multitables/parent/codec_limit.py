@@ -14,11 +14,11 @@ import os
 
 from _multitables import _core
 from _multitables.errors import UnsupportedDatasetError
-from _multitables.index import device
 from _multitables.index.chunk_index import ChunkIndex
-from _multitables.index.file_name import one_file_named
-from _multitables.index.hdf5_file import open_source
-from _multitables.index.plugins import READERS_FILTERS
+from _multitables.index.datasets.source import open_source
+from _multitables.index.files import device
+from _multitables.index.files.name import one_file_named
+from _multitables.index.types.plugins import READERS_FILTERS
 from _multitables.parent.readers import error_report
 from _multitables.parent.readers.place import place_of
 from _multitables.parent.readers.supervisor import Readers

@@ -24,17 +24,17 @@ from _multitables.errors import (
     StoreError,
     UnsupportedDatasetError,
 )
-from _multitables.index.file_name import one_file_named
-from _multitables.index.hdf5_errors import cannot_open
+from _multitables.index.files.name import one_file_named
+from _multitables.index.files.open_options import OpenOptions
+from _multitables.index.files.stored_objects import put
 from _multitables.index.kerchunk.layout import JSON, PARQUET, is_references
-from _multitables.index.kerchunk.writer import replaced_folder, write_json, write_parquet
-from _multitables.index.kerchunk.zarr_nodes import Node, nodes
-from _multitables.index.open_files import OpenFile, open_file
-from _multitables.index.open_options import OpenOptions
+from _multitables.index.opened.open_files import OpenFile, open_file
 from _multitables.index.saved.format import replaced
 from _multitables.index.saved.places import places
-from _multitables.index.saved.writer import save
-from _multitables.index.stored_objects import put
+from _multitables.index.types.hdf5_errors import cannot_open
+from _multitables.index.written.references import replaced_folder, write_json, write_parquet
+from _multitables.index.written.saved_index import save
+from _multitables.index.written.zarr_nodes import Node, nodes
 from _multitables.parent.progress import shown
 from _multitables.remote.names import absolute, is_remote, kind_of
 from _multitables.remote.options import StorageOptions

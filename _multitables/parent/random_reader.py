@@ -16,9 +16,9 @@ from collections.abc import Callable
 from typing import Any
 
 from _multitables import _core, options
-from _multitables.index.file_name import check_one_file
-from _multitables.index.kept_source import KeptSource
-from _multitables.index.versions import VersionKey
+from _multitables.index.files.name import check_one_file
+from _multitables.index.joined.kept_source import KeptSource
+from _multitables.index.versions.version import VersionKey
 from _multitables.parent.random.dataset import ArrayDataset, TableDataset, VLArrayDataset
 from _multitables.parent.random.dataset_handle import DatasetHandle, open_dataset
 from _multitables.parent.random.request import Request

@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any
 
 from _multitables import options
 from _multitables.errors import OptionsError, QueueClosed
-from _multitables.index.file_name import Filename
-from _multitables.index.kept_source import KeptSource
-from _multitables.index.versions import VersionKey, VersionKeys
+from _multitables.index.files.name import Filename
+from _multitables.index.joined.kept_source import KeptSource
+from _multitables.index.versions.version import VersionKey, VersionKeys
 from _multitables.options import CheckedVersion, check_any_version, checked
 from _multitables.parent.dependents import Dependents
 from _multitables.parent.many_datasets import ManyDatasets

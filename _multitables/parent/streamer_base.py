@@ -11,8 +11,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from _multitables.errors import ClosedError, OptionsError
-from _multitables.index.file_name import Filename
-from _multitables.index.kept_source import KeptSource
+from _multitables.index.files.name import Filename
+from _multitables.index.joined.kept_source import KeptSource
 from _multitables.parent.readers.reader_pool import ReaderPool
 from _multitables.parent.titles import file_title
 from _multitables.plan.reader_options import StreamerOptions

@@ -11,11 +11,11 @@ import os
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from _multitables.index.file_name import one_file_named
-from _multitables.index.hdf5_file import open_source
-from _multitables.index.version_diff import differing_rows
-from _multitables.index.version_sources import of_version, whole_history
-from _multitables.index.versions import Version, VersionKey
+from _multitables.index.datasets.source import open_source
+from _multitables.index.files.name import one_file_named
+from _multitables.index.versions.diff import differing_rows
+from _multitables.index.versions.sources import of_version, whole_history
+from _multitables.index.versions.version import Version, VersionKey
 from _multitables.options import check_version
 from _multitables.parent.titles import count, file_title
 from _multitables.remote.options import StorageOptions

@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from _multitables import sizes
 from _multitables.index.chunk_index import ChunkIndex
-from _multitables.index.element_type import stored_type
+from _multitables.index.types.element_type import stored_type
 from _multitables.plan.row_order import FILE_ORDER, OrderWords
 from _multitables.plan.row_spans import RowSpans
 from _multitables.plan.sharding import Ranges, between, length

@@ -24,8 +24,8 @@ from _multitables.index.chunk_index import ChunkIndex, Joined, ManyFiles, Record
 from _multitables.plan.dataset_table import Dataset, DatasetTable
 
 if TYPE_CHECKING:
-    from _multitables.index.element_type import Conversion
-    from _multitables.index.hdf5_metadata import FilterSpec
+    from _multitables.index.types.element_type import Conversion
+    from _multitables.index.types.hdf5_metadata import FilterSpec
     from _multitables.plan.stream_plan import ReadPlan
     from _multitables.select.fallback_call import LibraryCall
 

@@ -15,8 +15,8 @@ from functools import cached_property
 import numpy as np
 
 from _multitables import _core, sizes
-from _multitables.index.runs import I64
-from _multitables.index.survey import Kind, Survey
+from _multitables.index.datasets.survey import Kind, Survey
+from _multitables.index.opened.runs import I64
 from _multitables.wire.plan_bytes import kind_of
 
 

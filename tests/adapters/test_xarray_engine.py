@@ -372,7 +372,7 @@ def test_no_other_library_takes_part(path: Path) -> None:
 def test_each_variable_is_looked_at_a_few_times(tmp_path: Path) -> None:
     """As many times for each of many variables of an unlimited dimension as for few."""
     done = run_script(
-        OPENED + "from _multitables.index.hdf5_file import Source\n"
+        OPENED + "from _multitables.index.datasets.source import Source\n"
         "stored, counts = Source.stored, []\n"
         "def counted(*arguments):\n"
         "    counts[-1] += 1\n"

@@ -21,7 +21,7 @@ from shot_files import PATTERN, SHOTS
 
 import multitables
 from _multitables import _core, options
-from _multitables.index import plugins
+from _multitables.index.types import plugins
 from _multitables.parent.collection import item_iterator
 from _multitables.plan import collection as plan
 from multitables import CorruptChunkError, CorruptChunkWarning, OptionsError, Streamer

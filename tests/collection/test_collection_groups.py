@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from shot_files import PATTERN
 
 import multitables
-from _multitables.index.pattern import parts_of
+from _multitables.index.names.pattern import parts_of
 from multitables import MissingDatasetError, OptionsError, Streamer
 
 KINDS = {name: shot_files.KINDS[name] for name in ("plain", "gzip", "scalar", "half")}

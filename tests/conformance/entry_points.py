@@ -24,8 +24,8 @@ from datasets import Dataset
 from oracle import same
 from reader_file import at
 
-from _multitables.index.device import refuses_direct
-from _multitables.index.hdf5_file import Source
+from _multitables.index.datasets.source import Source
+from _multitables.index.files.device import refuses_direct
 from multitables import Reader, Streamer
 
 MAX_ROWS_ONE_BY_ONE = 150

@@ -18,7 +18,7 @@ import pytest
 from datasets import FILES
 from oracle import same
 
-from _multitables.index.pattern import parts_of
+from _multitables.index.names.pattern import parts_of
 from multitables import Streamer
 
 pytestmark = pytest.mark.filterwarnings("ignore::multitables.SlowFilterWarning")

@@ -22,7 +22,7 @@ from processes import first_readers
 
 import multitables
 from _multitables import sizes
-from _multitables.index.device import refuses_direct
+from _multitables.index.files.device import refuses_direct
 
 
 @pytest.mark.parametrize("root", ["/a", "/a/", "a", "/a/b", "/"])

@@ -24,7 +24,7 @@ from hypothesis import strategies as st
 from odd_types import NUMBERS, TYPES, Kind
 
 import multitables
-from _multitables.index.hdf5_file import Source
+from _multitables.index.datasets.source import Source
 
 MANY = settings(
     phases=[Phase.explicit, Phase.reuse, Phase.generate],

@@ -21,7 +21,7 @@ import pytest
 import versioned
 
 import multitables
-from _multitables.index.versions import GROUP
+from _multitables.index.versions.version import GROUP
 
 VERSIONS = ("r0", "r4", "r5")
 DATASETS = ("line", "sub/grid", "cube", "sparse", "text")

@@ -24,7 +24,7 @@ from elements import smooth
 from handle_oracle import FAILED, Both, tried
 
 import multitables
-from _multitables.index.hdf5_file import Source
+from _multitables.index.datasets.source import Source
 
 NAMES = ("cube", "rows", "texts", "lists", "scalar", "empty", "nothing", "odd")
 

@@ -21,7 +21,7 @@ from structures import packed_links
 
 import multitables
 from _multitables import _core
-from _multitables.index import by_library
+from _multitables.index.types import by_library
 
 
 @pytest.fixture

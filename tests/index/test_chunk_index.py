@@ -26,8 +26,8 @@ from _multitables.errors import (
     UnsupportedDatasetError,
 )
 from _multitables.index.chunk_index import ByLibrary, Stored
-from _multitables.index.element_type import Conversion
-from _multitables.index.hdf5_file import open_source
+from _multitables.index.datasets.source import open_source
+from _multitables.index.types.element_type import Conversion
 
 
 def test_chunks_are_those_that_h5py_tells(h5: Path) -> None:

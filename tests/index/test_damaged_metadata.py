@@ -23,7 +23,7 @@ from oracle import h5py_read, same, streamed
 
 import multitables
 from _multitables.index.chunk_index import ChunkIndex
-from _multitables.index.hdf5_file import open_source
+from _multitables.index.datasets.source import open_source
 
 CASES = 250
 STREAMED = 6
@@ -119,7 +119,7 @@ def test_a_file_that_the_system_fails_to_read(h5: Path, monkeypatch: pytest.Monk
     def failed(*_: Any) -> None:
         raise OSError(errno.EIO, "some disk")
 
-    monkeypatch.setattr("_multitables.index.hdf5_metadata.pipeline_of", failed)
+    monkeypatch.setattr("_multitables.index.types.hdf5_metadata.pipeline_of", failed)
     for ask in (
         lambda: multitables.Streamer(h5).get_queue("/x", n_procs=1),
         lambda: _indexed_by_a_reader(h5),

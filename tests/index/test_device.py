@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 
 import multitables
-from _multitables.index import device
-from _multitables.index.kept_source import KeptSource
+from _multitables.index.files import device
+from _multitables.index.joined.kept_source import KeptSource
 from _multitables.parent.stream.open_stream import DataSpec, open_data
 
 

@@ -17,7 +17,7 @@ import pytest
 from saved_files import saved, small
 
 import multitables
-from _multitables.index.open_files import open_file
+from _multitables.index.opened.open_files import open_file
 from _multitables.index.saved import owners
 from _multitables.index.saved.metadata import SavedMetadata
 from multitables import FileOpenError, SavedIndexWarning

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import multitables
-from _multitables.index.kept_source import KeptSource
+from _multitables.index.joined.kept_source import KeptSource
 
 
 @pytest.fixture

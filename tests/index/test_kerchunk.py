@@ -33,7 +33,7 @@ import multitables
 from _multitables import _core
 from _multitables.index.kerchunk import zarr_types
 from _multitables.index.kerchunk.datatype_message import message
-from _multitables.index.numpy_type import numpy_dtype
+from _multitables.index.types.numpy_type import numpy_dtype
 
 DTYPES = [
     "i1", "<i2", ">i4", "<u8", "<f2", ">f4", "<f8", "<c8", ">c16", "?", "S5", "V7", "<M8[ns]",

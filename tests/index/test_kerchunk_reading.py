@@ -23,8 +23,8 @@ from kerchunk_files import datasets, fill, read_here, written
 
 import multitables
 from _multitables import _core
-from _multitables.index.numpy_type import numpy_dtype
-from _multitables.index.open_files import open_file
+from _multitables.index.opened.open_files import open_file
+from _multitables.index.types.numpy_type import numpy_dtype
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ from kerchunk_files import read_here
 from many_targets import NAMES, combined, expected, fill_files
 
 import multitables
-from _multitables.index.hdf5_file import open_source
+from _multitables.index.datasets.source import open_source
 
 WRITERS: dict[str, Any] = {".json": many_targets.write_json, ".parq": many_targets.write_parquet}
 

@@ -7,7 +7,7 @@ import itertools
 from hypothesis import given
 from hypothesis import strategies as st
 
-from _multitables.index.name_order import natural
+from _multitables.index.files.name_order import natural
 
 #: Names that begin alike, with numbers anywhere, zeros before them, and digits of other scripts.
 NAMES = st.text("aB1029 \u0662\u00b2\udc80", max_size=6) | st.text(max_size=4)

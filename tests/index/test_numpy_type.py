@@ -20,8 +20,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from _multitables import _core
-from _multitables.index.numpy_type import NoDtypeError, memory_bytes, numpy_dtype
-from _multitables.index.references import Reference, RegionReference
+from _multitables.index.types.numpy_type import NoDtypeError, memory_bytes, numpy_dtype
+from _multitables.index.types.references import Reference, RegionReference
 
 OWN = {h5py.Reference: Reference, h5py.RegionReference: RegionReference}
 NAMES = st.sampled_from(

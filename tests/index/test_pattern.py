@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from _multitables.index.pattern import only, wildcards
+from _multitables.index.names.pattern import only, wildcards
 
 
 @given(st.text(st.characters(exclude_characters="/", exclude_categories=["Cs"]), min_size=1))

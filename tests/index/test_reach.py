@@ -227,7 +227,7 @@ def test_a_name_that_is_moved_while_it_is_opened(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is judged again when the file is open."""
-    from _multitables.index.reach import Reach
+    from _multitables.index.files.reach import Reach
 
     path, moved = link(folder, "moved.{}"), folder / "moved.h5"
     os.link(folder / "near.h5", moved)
@@ -254,7 +254,7 @@ def test_a_file_that_is_opened_by_a_symbolic_link(folder: Path, tmp_path: Path) 
 
 def test_what_only_a_library_finds(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It follows any link, so it is not asked where some are ruled out."""
-    from _multitables.index.open_options import OpenOptions
+    from _multitables.index.files.open_options import OpenOptions
 
     path, reason = str(folder / "near.h5"), "of a kind that is not known"
     OpenOptions(links="anywhere").check_library(path, "/x", reason)

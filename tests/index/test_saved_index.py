@@ -28,13 +28,13 @@ from saved_files import saved, small
 import multitables
 from _multitables import _core
 from _multitables.index.chunk_index import Fingerprint, chunks_of
-from _multitables.index.open_files import open_file
+from _multitables.index.opened.open_files import open_file
 from _multitables.index.saved import format as saved_index
 from _multitables.index.saved import places as saved_places
-from _multitables.index.saved import writer
 from _multitables.index.saved.index_writer import IndexWriter
 from _multitables.index.saved.metadata import SavedMetadata
 from _multitables.index.saved.survey import SURVEYED
+from _multitables.index.written import saved_index as writer
 
 EXAMPLES = settings(max_examples=150, deadline=None)
 
@@ -364,7 +364,7 @@ def test_all_that_opens_files_uses_the_index(h5: Path, monkeypatch: pytest.Monke
         index.file = Unasked(file)
         return index
 
-    monkeypatch.setattr("_multitables.index.open_files.with_saved_index", indexed_only)
+    monkeypatch.setattr("_multitables.index.opened.open_files.with_saved_index", indexed_only)
     with multitables.Streamer(h5).get_queue("/soft/chunks", n_procs=1, remainder=True) as queue:
         rows = []
         for guard in queue:

@@ -31,12 +31,12 @@ from shot_files import PATTERN
 
 import multitables
 from _multitables import _core
-from _multitables.index import survey as surveys
-from _multitables.index.open_files import OpenFile, open_file
-from _multitables.index.plugins import READERS_FILTERS
-from _multitables.index.runs import Run
+from _multitables.index.datasets import survey as surveys
+from _multitables.index.opened.open_files import OpenFile, open_file
+from _multitables.index.opened.runs import Run
 from _multitables.index.saved import metadata as saved_metadata
 from _multitables.index.saved.format import VERSION
+from _multitables.index.types.plugins import READERS_FILTERS
 from multitables import Streamer
 
 EXAMPLES = settings(

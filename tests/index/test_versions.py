@@ -24,8 +24,8 @@ from hypothesis import strategies as st
 from versioned import BEGIN, DAY, FIRST, Writer, numbers
 
 import multitables
-from _multitables.index import versions as indexed
-from _multitables.index.versions import History, Version
+from _multitables.index.versions import version as indexed
+from _multitables.index.versions.version import History, Version
 
 NO_VERSION = multitables.MissingVersionError
 

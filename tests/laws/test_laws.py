@@ -60,6 +60,11 @@ LEVELS = {
     "adapters": 13,
     "later": 14,
 }
+#: The rooms of the index: each may import those before it.
+ROOMS = (
+    "metadata", "types", "chunk_index", "saved", "files", "kerchunk", "opened", "virtual",
+    "datasets", "written", "names", "joined", "versions",
+)  # fmt: skip
 #: The reader's side sees these, itself, and the core.
 READER_MAY = {"errors", "filter_names", "remote", "wire", "reader"}
 HDF5 = {"h5py", "tables", "hdf5plugin", "numexpr"}
@@ -71,7 +76,7 @@ ASKS_VERSIONS = "_multitables.parent.build_info"
 #: for a fork, in which obstore hangs.
 START_PROCESSES = {
     "_multitables.parent.readers.process",
-    "_multitables.index.by_library",
+    "_multitables.index.types.by_library",
     "_multitables.remote.relay",
 }
 #: What a file may import that is started by others' processes: who it is, and what it shares.
@@ -93,8 +98,8 @@ KNOW_NUMBERS = {"options", "plan", "wire"}
 #: Of the index, those that are asked what was read already.
 PURE_FILES = {
     "_multitables.index.chunk_index",
-    "_multitables.index.element_type",
-    "_multitables.index.open_options",
+    "_multitables.index.types.element_type",
+    "_multitables.index.files.open_options",
 }
 #: Words that the library had once; the field has others.
 OLD_WORDS = {
@@ -204,6 +209,37 @@ def test_the_top_is_not_crowded() -> None:
 @for_each(sorted(NAMES))
 def test_folders_import_what_is_below_them(module: str) -> None:
     assert against_the_law(module) == set()
+
+
+def test_rooms_of_the_index_import_those_before_them() -> None:
+    found, rooms = set(), set()
+    for name, path in NAMES.items():
+        if folder(name) != "index" or name.endswith("index.__init__"):
+            continue
+        mine = name.split(".")[2]
+        rooms.add(mine)
+        for other in ours(path) & set(NAMES):
+            room = other.split(".")[2] if folder(other) == "index" else mine
+            if ROOMS.index(room) > ROOMS.index(mine):
+                found.add((name, other))
+    assert found == set()
+    assert rooms == set(ROOMS)
+
+
+def test_the_map_has_each_file_where_it_is() -> None:
+    """The map of `_multitables/__init__.py`, by its columns, without `__init__.py` of folders."""
+    found: set[str] = set()
+    folders: list[str] = []
+    for line in (LIBRARY / "__init__.py").read_text(encoding="utf-8").splitlines():
+        entry = re.match(r"#((?:  )+) ([\w.]+/?)(?:  |$)", line)
+        if entry is None:
+            continue
+        depth, name = len(entry[1]) // 2 - 1, entry[2]
+        folders[depth:] = [name] if name.endswith("/") else []
+        if name.endswith(".py"):
+            found.add("".join(folders) + name)
+    there = {str(path.relative_to(LIBRARY)) for path in FILES if path.name != "__init__.py"}
+    assert found == there
 
 
 @for_each(sorted(NAMES))

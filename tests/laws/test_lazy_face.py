@@ -20,9 +20,10 @@ from _multitables import later
 OPENS = {
     "": "_core adapters errors filter_names later machine options sizes",
     "elements": "empty values",
-    "index": """chunk_index described_dataset element_type file_name hdf5_errors hdf5_file
-        hdf5_metadata kerchunk kerchunk.layout kind numpy_type open_files open_options reach
-        references saved saved.places stored_at stored_files""",
+    "index": """chunk_index datasets datasets.described datasets.source files files.name
+        files.open_options files.reach files.stored_at files.stored_files kerchunk kerchunk.layout
+        opened opened.open_files saved saved.places types types.element_type types.hdf5_errors
+        types.hdf5_metadata types.kind types.numpy_type types.references""",
     "parent": """open open.conversion open.dataset open.file open.filters open.group open.handle
         open.kept open.mapping open.objects open.read_only open.reading open.results
         open.stored_type open.visits""",

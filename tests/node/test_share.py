@@ -20,7 +20,7 @@ from node_ranks import CHUNK, N_ROWS, Ranks, batches, rows_of
 from processes import children, run_script
 
 import multitables
-from _multitables.index.kept_source import KeptSource
+from _multitables.index.joined.kept_source import KeptSource
 from _multitables.parent.node import plans
 from _multitables.parent.stream.open_stream import DataSpec, encoded_plan, open_data
 from _multitables.plan.stream_plan import plan_reads

@@ -14,7 +14,7 @@ import tables
 
 from _multitables.errors import UnsupportedDatasetError
 from _multitables.index.chunk_index import CHUNK, ChunkIndex, Ragged
-from _multitables.index.hdf5_file import open_source
+from _multitables.index.datasets.source import open_source
 from _multitables.plan.dataset_table import lookup_table
 from _multitables.wire import plan_bytes
 

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from _multitables.index.chunk_index import Fingerprint, SourceFile, Stored, chunks_of
-from _multitables.index.element_type import stored_type
-from _multitables.index.kind import Kind
+from _multitables.index.types.element_type import stored_type
+from _multitables.index.types.kind import Kind
 from _multitables.plan.growth import agreed_rows, stored_rows, whole_rows
 
 ROWS = 3  # of a chunk

@@ -33,9 +33,9 @@ from plans import (
 
 from _multitables import _core, sizes
 from _multitables.index.chunk_index import ChunkIndex, Stored, chunks_of
-from _multitables.index.element_type import Conversion, ElementType, FieldType
-from _multitables.index.hdf5_metadata import FilterSpec
-from _multitables.index.kind import Kind
+from _multitables.index.types.element_type import Conversion, ElementType, FieldType
+from _multitables.index.types.hdf5_metadata import FilterSpec
+from _multitables.index.types.kind import Kind
 from _multitables.plan.stream_plan import ENDLESS, ReadPlan, plan_reads
 from _multitables.plan.tasks import AGAIN_SHARE, KIND_CHUNKS, KIND_LIBRARY
 from _multitables.wire import plan_bytes

@@ -25,7 +25,7 @@ from hypothesis import strategies as st
 from keys import a_key
 from oracle import same
 
-from _multitables.index.hdf5_file import open_source
+from _multitables.index.datasets.source import open_source
 from _multitables.reader import fallback
 from _multitables.reader.box import boxed
 from _multitables.select.normalize import LibraryCall, Refused, library_call, normalize

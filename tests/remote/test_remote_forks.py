@@ -33,8 +33,8 @@ import multitables
 from _benchmark.objects.proxy import Proxy
 from _benchmark.objects.server import S3Server
 from _multitables.errors import StoreError
-from _multitables.index.stored_files import fingerprint_of
-from _multitables.index.whole_object import WholeObject
+from _multitables.index.files.stored_files import fingerprint_of
+from _multitables.index.opened.whole_object import WholeObject
 from _multitables.remote import client, relay
 from _multitables.remote.options import StorageOptions
 

@@ -23,8 +23,8 @@ from structures import packed_links
 import multitables
 from _benchmark.objects.faults import Fault
 from _multitables.errors import StoreError
-from _multitables.index import by_library
-from _multitables.index.hdf5_file import Source, open_source
+from _multitables.index.datasets.source import Source, open_source
+from _multitables.index.types import by_library
 from _multitables.parent.readers.error_report import Record, task_error
 from _multitables.parent.readers.place import Place
 from _multitables.reader import object_file

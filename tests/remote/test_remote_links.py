@@ -22,7 +22,7 @@ from stored_copies import Copies
 import multitables
 from _benchmark.objects.faults import Fault
 from _multitables.errors import StoreError
-from _multitables.index.device import refuses_direct
+from _multitables.index.files.device import refuses_direct
 
 PARTS = 3
 FILTERS = {"compression": "gzip", "shuffle": True}

@@ -25,7 +25,7 @@ from index_changes import CHANGES, changed, with_tables
 from several_files import COLUMNS, Part, manifest, parts
 
 import multitables
-from _multitables.index.manifest import Manifest
+from _multitables.index.joined.manifest import Manifest
 from _multitables.index.saved.format import COLUMNS as OF_INDEX
 from _multitables.index.saved.format import HEADS, MANIFEST, Head
 from _multitables.parent import index_files as index_files_module

@@ -302,7 +302,7 @@ def test_a_streamer_keeps_what_it_indexed(tmp_path: Path, monkeypatch: pytest.Mo
         opened.append(path)
         return open_file(path, *args, **options)
 
-    from _multitables.index import open_files
+    from _multitables.index.opened import open_files
 
     def count_all(paths: list[str], *args: Any) -> Any:
         opened.extend(paths)

@@ -239,7 +239,7 @@ def test_numbers_of_processes_that_cannot_work(numbered: Path, n_procs: Any) -> 
 
 
 def test_a_file_system_without_direct_io(numbered: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("_multitables.index.device.refuses_direct", lambda _name: True)
+    monkeypatch.setattr("_multitables.index.files.device.refuses_direct", lambda _name: True)
     with pytest.raises(multitables.OptionsError, match="refuses direct I/O") as caught:
         multitables.measure_limit(numbered, "/rows", direct=True)
     assert numbered.name in str(caught.value)

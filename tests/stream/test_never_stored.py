@@ -24,7 +24,7 @@ from plans import NATIVE
 import multitables
 from _multitables import sizes
 from _multitables.index.chunk_index import ChunkIndex
-from _multitables.index.hdf5_file import open_source
+from _multitables.index.datasets.source import open_source
 from _multitables.plan.stream_plan import plan_reads
 from multitables import OptionsError, UnsupportedDatasetError
 

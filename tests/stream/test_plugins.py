@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pytest
 
 import multitables
-from _multitables.index import plugins
+from _multitables.index.types import plugins
 from multitables import Reader, Streamer
 
 Array = npt.NDArray[Any]

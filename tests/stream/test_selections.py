@@ -21,8 +21,8 @@ from inner_selections import a_selection, some_rows
 from oracle import h5py_read, same
 
 import multitables
-from _multitables.index.device import refuses_direct
-from _multitables.index.hdf5_file import Source
+from _multitables.index.datasets.source import Source
+from _multitables.index.files.device import refuses_direct
 from multitables import CorruptChunkError, OptionsError, Streamer
 
 DTYPES = [np.dtype(kind) for kind in ("u1", ">i4", "S5", [("a", "<i2"), ("b", ">f4", (2,))])]

@@ -22,9 +22,9 @@ from versioned import Writer, numbers
 
 import multitables
 from _multitables import _core
-from _multitables.index.hdf5_file import open_source
-from _multitables.index.version_sources import of_versions, stored_chunks
-from _multitables.index.versions import GROUP
+from _multitables.index.datasets.source import open_source
+from _multitables.index.versions.sources import of_versions, stored_chunks
+from _multitables.index.versions.version import GROUP
 from _multitables.plan.shared_chunks import SharedChunks, shared_chunks
 
 

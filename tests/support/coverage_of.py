@@ -25,7 +25,7 @@ import numpy as np
 from oracle import pytables_read, ragged, same
 
 import multitables
-from _multitables.index.plugins import READERS_FILTERS
+from _multitables.index.types.plugins import READERS_FILTERS
 
 NATIVE, TRUSTED, LIBRARY, REFUSED = "native", "trusted", "library", "refused"
 EXTERNAL = "its bytes lie in external files"

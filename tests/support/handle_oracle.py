@@ -21,7 +21,7 @@ from oracle import same
 
 import multitables
 from _multitables.elements.empty import Empty
-from _multitables.index.references import Reference, RegionReference
+from _multitables.index.types.references import Reference, RegionReference
 
 #: Of a dataset, what is compared beside its values.
 PROPERTIES = (

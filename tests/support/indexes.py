@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from _multitables.index.chunk_index import ChunkIndex
-from _multitables.index.hdf5_file import open_source
+from _multitables.index.datasets.source import open_source
 
 
 def index_of(path: Path, name: str, field: str | None = None, **options: Any) -> ChunkIndex:

@@ -25,9 +25,9 @@ from _multitables.index.chunk_index import (
     Stored,
     chunks_of,
 )
-from _multitables.index.element_type import Conversion, ElementType, FieldType
-from _multitables.index.hdf5_metadata import FilterSpec
-from _multitables.index.kind import Kind
+from _multitables.index.types.element_type import Conversion, ElementType, FieldType
+from _multitables.index.types.hdf5_metadata import FilterSpec
+from _multitables.index.types.kind import Kind
 from _multitables.plan.ring_size import whole_pages
 from _multitables.plan.stream_plan import ReadPlan
 from _multitables.plan.tasks import TASK

@@ -1,1 +1,1 @@
-"""References of Kerchunk, written and read: a file as Zarr sees it."""
+"""References of Kerchunk, read: a file as Zarr sees it."""

@@ -24,7 +24,8 @@ import numpy as np
 from _multitables import _core
 from _multitables.errors import FileOpenError, UnsupportedDatasetError
 from _multitables.index.chunk_index import CHUNK, U64, Records, SourceFile
-from _multitables.index.hdf5_metadata import Attribute
+from _multitables.index.files.reach import Reach
+from _multitables.index.files.stored_files import changed
 from _multitables.index.kerchunk import references
 from _multitables.index.kerchunk.datatype_message import (
     TEXT_BYTES,
@@ -44,8 +45,7 @@ from _multitables.index.kerchunk.zarr_types import (
     from_zarr,
 )
 from _multitables.index.metadata import Metadata
-from _multitables.index.reach import Reach
-from _multitables.index.stored_files import changed
+from _multitables.index.types.hdf5_metadata import Attribute
 from _multitables.remote.options import StorageOptions
 
 #: What Zarr keeps in attributes for itself.

@@ -25,9 +25,9 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from _multitables.index.chunk_index import Fingerprint
+from _multitables.index.files.stored_objects import concurrently
 from _multitables.index.kerchunk.layout import METADATA, first_read, pyarrow
 from _multitables.index.kerchunk.store import Store
-from _multitables.index.stored_objects import concurrently
 from _multitables.remote.names import folder_of, is_remote, joined, kind_of
 
 RECORD = re.compile(r"refs\.(0|[1-9][0-9]{0,15})\.parq")

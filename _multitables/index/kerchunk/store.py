@@ -14,9 +14,9 @@ from dataclasses import replace
 
 from _multitables.errors import MissingFileError
 from _multitables.index.chunk_index import Fingerprint
-from _multitables.index.reach import Reach
-from _multitables.index.stored_files import fingerprint_of, read_whole
-from _multitables.index.stored_objects import listed
+from _multitables.index.files.reach import Reach
+from _multitables.index.files.stored_files import fingerprint_of, read_whole
+from _multitables.index.files.stored_objects import listed
 from _multitables.options import ANYWHERE, FOLDER
 from _multitables.remote.names import absolute, is_remote, query_of
 from _multitables.remote.options import StorageOptions

@@ -21,9 +21,9 @@ from urllib.parse import unquote, urlsplit
 
 from _multitables.errors import FileOpenError, MissingFileError, MultitablesError
 from _multitables.index.chunk_index import SourceFile
-from _multitables.index.hdf5_errors import cannot_open, no_file
+from _multitables.index.files.stored_objects import concurrently
 from _multitables.index.kerchunk.store import Store
-from _multitables.index.stored_objects import concurrently
+from _multitables.index.types.hdf5_errors import cannot_open, no_file
 from _multitables.remote.names import absolute, folder_of, is_remote, joined, owner_of
 
 #: A file of this machine may have a colon in its name. Bytes that a URL holds are in no file.

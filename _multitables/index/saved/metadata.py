@@ -22,7 +22,6 @@ import numpy as np
 from _multitables import _core
 from _multitables.errors import SavedIndexWarning
 from _multitables.index.chunk_index import U64, Fingerprint, Records, grid_of
-from _multitables.index.hdf5_metadata import Attribute
 from _multitables.index.metadata import Metadata
 from _multitables.index.saved import format as saved_format
 from _multitables.index.saved import survey
@@ -45,6 +44,7 @@ from _multitables.index.saved.objects import (
     to_bytes,
 )
 from _multitables.index.saved.owners import ForeignIndexError
+from _multitables.index.types.hdf5_metadata import Attribute
 
 #: As many soft links as HDF5 follows on the way to an object.
 MAX_SOFT_LINKS = 16

@@ -17,10 +17,10 @@ from _multitables.elements.empty import Empty
 from _multitables.elements.values import decode
 from _multitables.errors import UnsupportedDatasetError
 from _multitables.index.chunk_index import ChunkIndex
-from _multitables.index.hdf5_file import Source, errors_named
-from _multitables.index.kept_source import KeptSource
-from _multitables.index.numpy_type import datatype_of, dtype_of
-from _multitables.index.open_files import Place
+from _multitables.index.datasets.source import Source, errors_named
+from _multitables.index.joined.kept_source import KeptSource
+from _multitables.index.opened.open_files import Place
+from _multitables.index.types.numpy_type import datatype_of, dtype_of
 from _multitables.parent.ragged.open_rows import Entry, in_heap
 from _multitables.parent.ragged.rows_of_requests import asking_heap, block_of, nothing
 from _multitables.parent.random.dataset_handle import DatasetHandle, handle_of, open_dataset

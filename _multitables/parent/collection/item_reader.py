@@ -33,8 +33,8 @@ from _multitables.errors import (
     StoreError,
     UnsupportedDatasetError,
 )
-from _multitables.index import hdf5_errors
-from _multitables.index.kept_source import KeptSource
+from _multitables.index.joined.kept_source import KeptSource
+from _multitables.index.types import hdf5_errors
 from _multitables.parent.collection.alone import (
     Alone,
     RaggedDataset,

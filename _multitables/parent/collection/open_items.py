@@ -27,15 +27,8 @@ from _multitables.errors import (
     OptionsError,
     UnsupportedDatasetError,
 )
-from _multitables.index import device, hdf5_errors
-from _multitables.index.hdf5_file import Source, errors_named
-from _multitables.index.joined_source import MissingFiles, is_missing
-from _multitables.index.kept_source import KeptSource
-from _multitables.index.open_files import Place
-from _multitables.index.pattern import Links, Match, matches, parts_of, wildcards
-from _multitables.index.plugins import READERS_FILTERS
-from _multitables.index.runs import I64, distinct
-from _multitables.index.survey import (
+from _multitables.index.datasets.source import Source, errors_named
+from _multitables.index.datasets.survey import (
     ALONE,
     NO_DATASET,
     SCALE_NAME,
@@ -43,6 +36,14 @@ from _multitables.index.survey import (
     joined_surveys,
     survey,
 )
+from _multitables.index.files import device
+from _multitables.index.joined.kept_source import KeptSource
+from _multitables.index.joined.source import MissingFiles, is_missing
+from _multitables.index.names.pattern import Links, Match, matches, parts_of, wildcards
+from _multitables.index.opened.open_files import Place
+from _multitables.index.opened.runs import I64, distinct
+from _multitables.index.types import hdf5_errors
+from _multitables.index.types.plugins import READERS_FILTERS
 from _multitables.parent.stream.warnings_of_streams import warn_of_missing
 from _multitables.plan.collection import ALIGN_BYTES, Items, Layout, layout_of
 from _multitables.wire.survey_bytes import SurveyTable, table_of
@@ -256,7 +257,7 @@ def _at_once(spec: ItemSpec) -> _Found | None:
     """Look through all files of a manifest that are alike; None: each has to be looked through."""
     if not (spec.file.is_several and spec.file.is_manifest) or spec.attrs:
         return None
-    from _multitables.index.manifest_survey import survey_of_all  # few need it
+    from _multitables.index.joined.manifest_survey import survey_of_all  # few need it
 
     links = Links()
     with spec.file.one(0).open() as source:

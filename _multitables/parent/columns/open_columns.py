@@ -17,10 +17,10 @@ import numpy.typing as npt
 from _multitables import _core
 from _multitables.errors import OptionsError, UnsupportedDatasetError
 from _multitables.index.chunk_index import ChunkIndex
-from _multitables.index.hdf5_file import Source, errors_named
-from _multitables.index.joined_source import JoinedSource, Wanted, index_all
-from _multitables.index.numpy_type import datatype_of
-from _multitables.index.open_files import Place, children
+from _multitables.index.datasets.source import Source, errors_named
+from _multitables.index.joined.source import JoinedSource, Wanted, index_all
+from _multitables.index.opened.open_files import Place, children
+from _multitables.index.types.numpy_type import datatype_of
 from _multitables.machine import available_cores
 from _multitables.parent.readers.local_rows import LocalRows, local_reader
 from _multitables.parent.stream.open_stream import DataSpec, Opened, check_lengths, opened_of

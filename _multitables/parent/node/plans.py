@@ -29,9 +29,9 @@ from _multitables.index.chunk_index import (
     Stored,
     Virtual,
 )
-from _multitables.index.element_type import Conversion, ElementType, FieldType
-from _multitables.index.hdf5_metadata import FilterSpec
-from _multitables.index.kind import Kind
+from _multitables.index.types.element_type import Conversion, ElementType, FieldType
+from _multitables.index.types.hdf5_metadata import FilterSpec
+from _multitables.index.types.kind import Kind
 from _multitables.parent.stream.open_stream import Opened
 from _multitables.plan.dataset_table import Dataset, DatasetTable
 from _multitables.plan.key_groups import KeyRows

@@ -16,9 +16,9 @@ import numpy as np
 
 from _multitables.elements.attribute import decoded
 from _multitables.errors import MissingAttributeError
-from _multitables.index.hdf5_errors import close_matches, did_you_mean
-from _multitables.index.numpy_type import dtype_of
-from _multitables.index.open_files import Place
+from _multitables.index.opened.open_files import Place
+from _multitables.index.types.hdf5_errors import close_matches, did_you_mean
+from _multitables.index.types.numpy_type import dtype_of
 from _multitables.parent.open.handle import Handle, asked
 from _multitables.parent.open.mapping import Names, encoded, text
 from _multitables.parent.open.read_only import ATTRIBUTES, writes

@@ -24,8 +24,8 @@ from _multitables import _core
 from _multitables.elements.empty import Empty
 from _multitables.elements.values import decode
 from _multitables.errors import MultitablesError
-from _multitables.index.open_files import UNKNOWN
-from _multitables.index.references import RegionReference
+from _multitables.index.opened.open_files import UNKNOWN
+from _multitables.index.types.references import RegionReference
 from _multitables.parent.open.conversion import converted, encoding_of
 from _multitables.parent.open.filters import Filter, Filtered
 from _multitables.parent.open.handle import asked

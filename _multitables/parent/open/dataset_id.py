@@ -18,7 +18,7 @@ import numpy as np
 from _multitables._core import StoredDataset
 from _multitables.errors import UnsupportedDatasetError
 from _multitables.index.chunk_index import Records, grid_of
-from _multitables.index.open_files import Place
+from _multitables.index.opened.open_files import Place
 from _multitables.parent.open.handle import asked
 from _multitables.parent.open.read_only import writes
 

@@ -17,8 +17,8 @@ from typing import Any, Protocol
 import numpy as np
 
 from _multitables.errors import CorruptFileError, MultitablesError, UnsupportedDatasetError
-from _multitables.index import hdf5_errors
-from _multitables.index.references import Reference
+from _multitables.index.types import hdf5_errors
+from _multitables.index.types.references import Reference
 from _multitables.parent.open.kept import kept
 from _multitables.parent.open.read_only import writes
 

@@ -14,8 +14,8 @@ import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from _multitables.index.file_name import one_file_named
-from _multitables.index.open_files import OpenFile, Place
+from _multitables.index.files.name import one_file_named
+from _multitables.index.opened.open_files import OpenFile, Place
 from _multitables.options import FileOptions, check_any_version, checked
 from _multitables.parent.open.dataset import Dataset
 from _multitables.parent.open.group import Group
@@ -25,7 +25,7 @@ from _multitables.parent.open.read_only import refused
 from _multitables.remote.options import StorageOptions
 
 if TYPE_CHECKING:
-    from _multitables.index.versions import VersionKey
+    from _multitables.index.versions.version import VersionKey
     from _multitables.parent.streamer import Streamer
 
 

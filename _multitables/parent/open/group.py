@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 
 from _multitables.errors import MissingDatasetError, UnsupportedDatasetError
-from _multitables.index.open_files import Lost, Place
-from _multitables.index.references import Reference, RegionReference
+from _multitables.index.opened.open_files import Lost, Place
+from _multitables.index.types.references import Reference, RegionReference
 from _multitables.parent.open.handle import CLASSES, Handle, asked
 from _multitables.parent.open.mapping import Names, encoded, text
 from _multitables.parent.open.objects import Object, joined, shown

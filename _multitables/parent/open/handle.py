@@ -25,12 +25,12 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from _multitables import _core
 from _multitables.errors import FileChangedError
-from _multitables.index import hdf5_errors
 from _multitables.index.chunk_index import Fingerprint
-from _multitables.index.hdf5_file import Source
-from _multitables.index.open_files import UNKNOWN, OpenFile, OpenFiles, Place
-from _multitables.index.open_options import OpenOptions
+from _multitables.index.datasets.source import Source
+from _multitables.index.files.open_options import OpenOptions
+from _multitables.index.opened.open_files import UNKNOWN, OpenFile, OpenFiles, Place
 from _multitables.index.saved.places import is_manifest
+from _multitables.index.types import hdf5_errors
 from _multitables.options import CheckedVersion, FileOptions
 from _multitables.parent.open.reading import Contents
 from _multitables.remote.names import absolute
@@ -96,7 +96,7 @@ def shared(filename: str, options: FileOptions, directory: str) -> Shared:
     """Open a file, or find it open already with these options."""
     wanted, source = open_options(options, directory), None
     if is_manifest(filename):
-        from _multitables.index.manifest_source import open_manifest  # few need it
+        from _multitables.index.joined.manifest_source import open_manifest  # few need it
 
         source = open_manifest(filename, wanted)
     files = source.files if source else OpenFiles(filename, wanted)
@@ -133,7 +133,7 @@ class Handle:
         self.main: OpenFile = self._shared.files.main
         self.root: Place = self._shared.files.root
         if version is not None:
-            from _multitables.index.version_sources import of_version
+            from _multitables.index.versions.sources import of_version
 
             self.root = of_version(self._shared.source, version).find("/")
         #: What reads datasets, as long as the handle is open.

@@ -13,8 +13,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from _multitables.errors import MissingFileError
-from _multitables.index.file_name import one_file_named
-from _multitables.index.stored_objects import first_bytes
+from _multitables.index.files.name import one_file_named
+from _multitables.index.files.stored_objects import first_bytes
 from _multitables.remote.names import is_remote
 from _multitables.remote.options import StorageOptions
 

@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from _multitables.index import hdf5_errors
 from _multitables.index.chunk_index import ChunkIndex
+from _multitables.index.types import hdf5_errors
 from _multitables.options import LIBRARY_TIMEOUT_SECONDS, checked
 from _multitables.parent.random.dataset_handle import DatasetHandle, NoCatalogues
 from _multitables.parent.random.service import Service

@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from _multitables.errors import MultitablesError
-from _multitables.index.numpy_type import dtype_of
-from _multitables.index.open_files import UNKNOWN, Place
-from _multitables.index.references import Reference
+from _multitables.index.opened.open_files import UNKNOWN, Place
+from _multitables.index.types.numpy_type import dtype_of
+from _multitables.index.types.references import Reference
 from _multitables.parent.open.handle import Handle, asked
 from _multitables.parent.open.mapping import encoded, text
 from _multitables.parent.open.visits import objects_below, stored_links

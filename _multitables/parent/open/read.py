@@ -11,8 +11,8 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from _multitables.index import hdf5_errors
-from _multitables.index.versions import VersionKey
+from _multitables.index.types import hdf5_errors
+from _multitables.index.versions.version import VersionKey
 from _multitables.parent.open.dataset import Dataset
 from _multitables.parent.open.file import open as open_file
 from _multitables.parent.open.group import Group

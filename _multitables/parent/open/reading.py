@@ -23,12 +23,12 @@ from _multitables import _core, sizes
 from _multitables._core import Datatype
 from _multitables.elements.values import decode
 from _multitables.errors import MissingFieldError, UnsupportedDatasetError
-from _multitables.index import hdf5_errors
 from _multitables.index.chunk_index import ChunkIndex, SourceFile, changed
-from _multitables.index.element_type import FieldType, flat, stored_type
-from _multitables.index.hdf5_file import Source
-from _multitables.index.numpy_type import Unsupported, numpy_dtype
-from _multitables.index.open_files import Place
+from _multitables.index.datasets.source import Source
+from _multitables.index.opened.open_files import Place
+from _multitables.index.types import hdf5_errors
+from _multitables.index.types.element_type import FieldType, flat, stored_type
+from _multitables.index.types.numpy_type import Unsupported, numpy_dtype
 from _multitables.parent.open.kept import kept
 from _multitables.parent.open.results import new_array
 from _multitables.plan.dataset_table import DatasetTable, lookup_table

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from _multitables.errors import UnsupportedDatasetError
-from _multitables.index.open_files import Place
-from _multitables.index.references import RegionReference
+from _multitables.index.opened.open_files import Place
+from _multitables.index.types.references import RegionReference
 from _multitables.parent.open.handle import asked
 from _multitables.parent.open.read_only import refused
 from _multitables.select.region import RegionError, region_shape, region_steps

@@ -15,16 +15,16 @@ import numpy as np
 
 from _multitables._core import Datatype
 from _multitables.errors import UnsupportedDatasetError
-from _multitables.index.element_type import FieldType, field_type
-from _multitables.index.hdf5_metadata import is_pytables
-from _multitables.index.numpy_type import (
+from _multitables.index.opened.open_files import UNKNOWN, Place
+from _multitables.index.types.element_type import FieldType, field_type
+from _multitables.index.types.hdf5_metadata import is_pytables
+from _multitables.index.types.numpy_type import (
     NoDtypeError,
     datatype_of,
     dtype_of,
     numpy_dtype,
     readable,
 )
-from _multitables.index.open_files import UNKNOWN, Place
 from _multitables.parent.open.handle import asked
 from _multitables.parent.open.kept import kept
 

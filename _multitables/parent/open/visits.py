@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from _multitables.index.open_files import UNKNOWN, Place, prefetched
+from _multitables.index.opened.open_files import UNKNOWN, Place, prefetched
 
 #: As the core tells a link: its name, its number in the order of creation, its kind, its target.
 Link = tuple[Any, ...]

@@ -17,10 +17,10 @@ import numpy.typing as npt
 
 from _multitables.errors import CorruptFileError, OptionsError, UnsupportedDatasetError
 from _multitables.index.chunk_index import ChunkIndex
-from _multitables.index.dataset_names import datasets_named
-from _multitables.index.hdf5_file import Source
-from _multitables.index.joined_source import JoinedSource, index_all
-from _multitables.index.version_sources import of_version
+from _multitables.index.datasets.source import Source
+from _multitables.index.joined.source import JoinedSource, index_all
+from _multitables.index.names.dataset_names import datasets_named
+from _multitables.index.versions.sources import of_version
 from _multitables.parent.readers.local_rows import whole
 from _multitables.parent.stream.open_stream import DataSpec, check_lengths
 from _multitables.plan.ragged import as_rows

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from _multitables import machine, options, sizes
 from _multitables.errors import OptionsError
-from _multitables.index import device
+from _multitables.index.files import device
 from _multitables.options import checked
 from _multitables.parent.ragged.open_rows import OpenedRows
 from _multitables.parent.ragged.ragged_queue import RaggedQueue

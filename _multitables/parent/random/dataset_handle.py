@@ -15,12 +15,12 @@ from dataclasses import dataclass, field
 
 from _multitables import _core
 from _multitables.errors import FileChangedError
-from _multitables.index import device
 from _multitables.index.chunk_index import ChunkIndex
-from _multitables.index.hdf5_file import Source
-from _multitables.index.kept_source import KeptSource
-from _multitables.index.plugins import READERS_FILTERS
-from _multitables.index.version_sources import of_version
+from _multitables.index.datasets.source import Source
+from _multitables.index.files import device
+from _multitables.index.joined.kept_source import KeptSource
+from _multitables.index.types.plugins import READERS_FILTERS
+from _multitables.index.versions.sources import of_version
 from _multitables.options import CheckedVersion
 from _multitables.parent.random.stage import made
 from _multitables.plan.dataset_table import DatasetTable, lookup_table

@@ -10,8 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from _multitables import _core
-from _multitables.index.plugins import READERS_FILTERS
-from _multitables.index.survey import Survey
+from _multitables.index.datasets.survey import Survey
+from _multitables.index.types.plugins import READERS_FILTERS
 from _multitables.parent.readers.error_report import Record
 from _multitables.plan.collection import Layout
 from _multitables.plan.dataset_table import Dataset, dataset_of

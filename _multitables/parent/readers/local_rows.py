@@ -14,8 +14,8 @@ import numpy.typing as npt
 
 from _multitables import _core
 from _multitables.errors import SharedMemoryError, UnsupportedDatasetError
-from _multitables.index import hdf5_errors
 from _multitables.index.chunk_index import ChunkIndex
+from _multitables.index.types import hdf5_errors
 from _multitables.machine import available_cores
 from _multitables.plan.dataset_table import lookup_table
 from _multitables.wire.plan_bytes import made_table

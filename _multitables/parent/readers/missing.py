@@ -17,7 +17,7 @@ from _multitables.errors import (
     refused_error,
 )
 from _multitables.filter_names import HDF5PLUGIN, NAMES, PYTABLES
-from _multitables.index import hdf5_errors
+from _multitables.index.types import hdf5_errors
 from _multitables.parent.readers.place import Place
 
 _PYTABLES_FROM = "pip install tables, or conda install pytables"

@@ -15,7 +15,7 @@ from typing import Any
 
 from _multitables import _core
 from _multitables.index.chunk_index import ChunkIndex, Joined
-from _multitables.index.stored_files import changed
+from _multitables.index.files.stored_files import changed
 from _multitables.parent.readers.death import Death
 from _multitables.parent.titles import file_title
 from _multitables.plan.dataset_table import Dataset

@@ -25,13 +25,13 @@ from _multitables.errors import (
     UnsupportedDatasetError,
     advice_for,
 )
-from _multitables.index import device
 from _multitables.index.chunk_index import ChunkIndex
-from _multitables.index.hdf5_file import Source
-from _multitables.index.joined_source import MissingFiles, index_all
-from _multitables.index.kept_source import KeptSource
-from _multitables.index.plugins import READERS_FILTERS
-from _multitables.index.version_sources import of_version
+from _multitables.index.datasets.source import Source
+from _multitables.index.files import device
+from _multitables.index.joined.kept_source import KeptSource
+from _multitables.index.joined.source import MissingFiles, index_all
+from _multitables.index.types.plugins import READERS_FILTERS
+from _multitables.index.versions.sources import of_version
 from _multitables.options import CheckedVersion
 from _multitables.parent.readers.reader_pool import ReaderPool
 from _multitables.parent.readers.supervisor import Readers

@@ -11,8 +11,8 @@ from dataclasses import replace
 from typing import Any
 
 from _multitables.errors import UnsupportedDatasetError
-from _multitables.index.plugins import READERS_FILTERS
-from _multitables.index.version_sources import of_versions, stored_chunks
+from _multitables.index.types.plugins import READERS_FILTERS
+from _multitables.index.versions.sources import of_versions, stored_chunks
 from _multitables.parent.readers.reader_pool import ReaderPool
 from _multitables.parent.stream.open_stream import DataSpec, Opened, opened_of, start_stream
 from _multitables.parent.stream.stream_queue import StreamQueue

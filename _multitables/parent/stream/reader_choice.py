@@ -16,9 +16,9 @@ from collections.abc import Iterator, Sequence
 
 from _multitables import machine, sizes
 from _multitables.errors import ReaderDiedError
-from _multitables.index import device
 from _multitables.index.chunk_index import ChunkIndex
-from _multitables.index.plugins import READERS_FILTERS
+from _multitables.index.files import device
+from _multitables.index.types.plugins import READERS_FILTERS
 from _multitables.parent.readers.reader_pool import ReaderPool
 from _multitables.parent.readers.supervisor import Readers
 from _multitables.parent.readers.threads import Threads

@@ -14,11 +14,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 from _multitables import _core, sizes
-from _multitables.index import device
 from _multitables.index.chunk_index import SourceFile
-from _multitables.index.described_dataset import StoredField
-from _multitables.index.hdf5_file import Source
-from _multitables.index.plugins import READERS_FILTERS
+from _multitables.index.datasets.described import StoredField
+from _multitables.index.datasets.source import Source
+from _multitables.index.files import device
+from _multitables.index.types.plugins import READERS_FILTERS
 from _multitables.parent.readers.death import Death
 from _multitables.parent.stream.open_stream import DataSpec
 from _multitables.parent.stream.stream_queue import StreamQueue

@@ -1,7 +1,7 @@
 //! Where the values of an element are, as stored and as delivered.
 //!
 //! Law:
-//! 1. The words of a conversion are written by `Conversion` in `_multitables/index/element_type.py`.
+//! 1. The words of a conversion are written by `Conversion` in `_multitables/index/types/element_type.py`.
 //! 2. Bytes of a delivered element that no conversion writes are zero.
 
 use super::kind::Kind;

@@ -120,7 +120,7 @@ fn shifted(number: u128, by: i64) -> u128 {
 }
 
 impl FloatFormat {
-    /// As `Conversion` in `_multitables/index/element_type.py` lays it out. None: it does not fit its bytes.
+    /// As `Conversion` in `_multitables/index/types/element_type.py` lays it out. None: it does not fit its bytes.
     pub fn of_words(word: u64, bias: u64, size: u64, to_size: u64) -> Option<FloatFormat> {
         let byte = |number: u32| (word >> (8 * number) & 0xff) as u32;
         let format = FloatFormat {

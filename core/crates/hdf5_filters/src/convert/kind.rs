@@ -64,7 +64,7 @@ impl Bits {
 }
 
 impl Kind {
-    /// As a plan writes it: `Conversion` in `_multitables/index/element_type.py`. None: there is no such
+    /// As a plan writes it: `Conversion` in `_multitables/index/types/element_type.py`. None: there is no such
     /// kind for values of these sizes.
     pub fn parse(word: u64, bias: u64, size: u64, to_size: u64) -> Option<Kind> {
         let is_alone = word >> 8 == 0;

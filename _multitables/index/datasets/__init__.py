@@ -1,0 +1,1 @@
+"""Datasets of open files -> `ChunkIndex`, one or many at once."""

@@ -1,0 +1,176 @@
+"""Options of PyTables' ``open_file``, as a stream takes them.
+
+1. As in PyTables, names are taken in any case, and unknown ones are ignored.
+2. What only matters to a writer, or to PyTables' own caches, is ignored.
+3. The driver H5FD_DIRECT asks the readers for direct I/O, whatever libhdf5 was built with. Of an
+   object of a store it means nothing, as others do.
+
+This file must never open a file or import an HDF5 library.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from _multitables.errors import OptionsError
+from _multitables.index.chunk_index import Fingerprint
+from _multitables.index.files.reach import Reach
+from _multitables.index.types import hdf5_errors
+from _multitables.options import ANYWHERE, FOLDER, NO_LINKS, check_links
+from _multitables.remote.names import is_remote
+from _multitables.remote.options import StorageOptions
+
+# What a driver means here. "plain": the file holds the bytes at the addresses that HDF5 names.
+DRIVERS = {
+    "H5FD_SEC2": "plain",
+    "H5FD_STDIO": "plain",
+    "H5FD_WINDOWS": "plain",
+    "H5FD_CORE": "plain",  # a memory copy of the file: the readers read the file itself
+    "H5FD_DIRECT": "direct",
+    "H5FD_SPLIT": "split",
+}
+
+#: Options that no library in a reader is given.
+NOT_FOR_LIBRARY = {
+    "MODE",
+    "TITLE",
+    "ROOT_UEP",
+    "FILTERS",
+    "DRIVER_CORE_IMAGE",
+    "STORAGE_OPTIONS",
+    "LINKS",
+    "ACCESS",  # of an object: `Fingerprint.for_library` adds it
+    "FILE",  # and this, of a file
+}
+
+
+@dataclass(frozen=True)
+class OpenOptions:
+    """The options that matter to a stream."""
+
+    kind: str = "plain"  # a value of DRIVERS
+    root: str = ""  # prefix of every path, "" or "/a/b"
+    meta_ext: str = "-m.h5"
+    raw_ext: str = "-r.h5"
+    for_library: dict[str, object] = field(default_factory=dict)  # for PyTables in a reader
+    trusted: bool = True  # False: no library opens the file
+    #: One of `options.LINKS`; None: `ANYWHERE` if the file is trusted, else `FOLDER`.
+    links: str | None = None
+    storage: StorageOptions = field(default_factory=StorageOptions)
+    #: Where names in references count from; "": the working directory.
+    directory: str = ""
+    #: The file as it was opened before, through which it is read if it lost its name.
+    before: Fingerprint | None = None
+
+    def reach(self, filename: str) -> Reach:
+        """How far a file may reach that the user named."""
+        return Reach(filename.rstrip("/"), self.links or (ANYWHERE if self.trusted else FOLDER))
+
+    def check_library(self, filename: str, path: str, reason: str) -> None:
+        """Raise if no library may look for what the core does not know: it follows any link.
+
+        Raises
+        ------
+        UnsupportedDatasetError
+            It is not read.
+        """
+        if not self.trusted:
+            raise hdf5_errors.unsupported("untrusted", filename, path, reason) from None
+        if self.links in (FOLDER, NO_LINKS):
+            raise hdf5_errors.unsupported("unbound", filename, path, reason) from None
+
+    @property
+    def direct(self) -> bool:
+        """Whether the readers bypass the page cache."""
+        return self.kind == "direct"
+
+
+def parse_open_options(options: Mapping[str, object]) -> OpenOptions:
+    """Take what matters to a stream from keyword arguments of PyTables' ``open_file``.
+
+    Raises
+    ------
+    OptionsError
+        For an unknown driver, a file image in memory, or a mode other than ``"r"``.
+    """
+    mode = options.get("mode", "r")
+    if mode != "r":
+        raise OptionsError(
+            f"mode must be 'r', as a stream only reads, got {mode!r}",
+            advice="Leave mode out.",
+            mode=mode,
+        )
+    root = options.get("root_uep", "/")
+    if not isinstance(root, str):
+        raise OptionsError(f"root_uep must be a path in the file, got {root!r}", root_uep=root)
+    given = {name.upper(): value for name, value in options.items()}
+    driver = given.get("DRIVER")
+    if driver is not None and driver not in DRIVERS:
+        raise OptionsError(
+            f"unknown DRIVER: expected one of {', '.join(DRIVERS)}, got {driver!r}",
+            driver=driver,
+        )
+    if driver == "H5FD_CORE" and given.get("DRIVER_CORE_IMAGE"):
+        raise OptionsError(
+            "DRIVER_CORE_IMAGE is a file in this process's memory, which readers cannot open",
+            advice="Write the image to a file (one on /dev/shm stays in memory) and stream that.",
+        )
+    kind = DRIVERS[str(driver)] if driver is not None else "plain"
+    meta_ext, raw_ext = given.get("DRIVER_SPLIT_META_EXT"), given.get("DRIVER_SPLIT_RAW_EXT")
+    for_library = {}
+    for name, value in given.items():
+        # root_uep becomes part of the path; only a split file needs its driver again.
+        if name in NOT_FOR_LIBRARY:
+            continue
+        if name == "TRUSTED" and value:  # a library is told only that it must not
+            continue
+        if name == "DRIVER" and kind != "split":
+            continue
+        try:
+            json.dumps(value)
+        except (TypeError, ValueError):
+            continue
+        for_library[name.lower()] = value
+    return OpenOptions(
+        kind=kind,
+        root=normal_path(root).rstrip("/"),
+        meta_ext=str(meta_ext) if meta_ext is not None else "-m.h5",
+        raw_ext=str(raw_ext) if raw_ext is not None else "-r.h5",
+        for_library=for_library,
+        trusted=bool(given.get("TRUSTED", True)),
+        links=check_links("links", given.get("LINKS")),
+        storage=StorageOptions.of(given.get("STORAGE_OPTIONS")),
+    )
+
+
+def check_stored(filename: str, is_split: bool, grows: bool) -> None:
+    """Raise if a file is an object of a store, and cannot be opened like this.
+
+    Raises
+    ------
+    OptionsError
+        It would be two objects, or one that grows.
+    """
+    if not is_remote(filename):
+        return
+    if is_split:
+        raise OptionsError(
+            f"DRIVER='H5FD_SPLIT' is for files of this machine, got {filename!r}",
+            advice="Make one file of the two with h5repack, and store that",
+            option="DRIVER",
+            got="H5FD_SPLIT",
+        )
+    if grows:
+        raise OptionsError(
+            f"follow=True is for files that grow, and objects are replaced, got {filename!r}",
+            advice="Stream it without follow; open it again when there is another version of it",
+            option="follow",
+            got=True,
+        )
+
+
+def normal_path(path: str) -> str:
+    """Return a path in a file as ``/a/b``, whether it was ``a/b``, ``//a/./b`` or ``/a/b/``."""
+    return "/" + "/".join(part for part in path.split("/") if part not in ("", "."))

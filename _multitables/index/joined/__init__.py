@@ -1,0 +1,1 @@
+"""Datasets of many files as one, and manifests of such files."""

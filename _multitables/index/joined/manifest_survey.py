@@ -1,0 +1,102 @@
+"""Objects of all files of a manifest, described at once where each file has what the first one has.
+
+Law
+---
+1. Files are compared by their saved links: groups that a path was searched in have the same names
+   in each, and none but hard links.
+2. It opens no file, and makes no object of Python for a file that is not named.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable, Sequence
+
+import numpy as np
+
+from _multitables.index.datasets.survey import NO_DATASET, Survey, surveyed
+from _multitables.index.joined.manifest import Manifest
+from _multitables.index.opened.open_files import Place
+from _multitables.index.opened.runs import I64, Places, Run
+from _multitables.index.saved import survey as saved_survey
+from _multitables.index.saved.alike import rows_alike
+from _multitables.index.saved.format import HARD, DamagedIndexError, SavedIndex
+
+#: Links, or bytes of names, that are compared at once.
+AT_ONCE = 1 << 22
+
+
+class ListedPlaces(Places):
+    """The objects of the first file of a manifest, then those of the second, and so on."""
+
+    def __init__(self, manifest: Manifest, runs: Sequence[Run], offsets: I64) -> None:
+        super().__init__(runs)
+        self._manifest, self._offsets = manifest, offsets
+
+    def __len__(self) -> int:
+        return len(self._offsets)
+
+    def __getitem__(self, number: int) -> Place:
+        file, within = divmod(number, super().__len__())
+        path, offset = super().__getitem__(within).path, int(self._offsets[number]) % 2**64
+        return Place(self._manifest.open_file(file), offset, path)
+
+
+def survey_of_all(
+    manifest: Manifest, runs: Sequence[Run], groups: Iterable[str], native_filters: Container[int]
+) -> Survey | None:
+    """Describe what runs of the first file are in every file, file by file.
+
+    None: a file differs in what its groups have, has nothing there, or dimension scales.
+
+    Parameters
+    ----------
+    groups : iterable of str
+        The paths of the groups in which names were searched.
+    """
+    try:
+        return _survey(manifest, runs, groups, native_filters)
+    except DamagedIndexError as error:
+        raise manifest.damaged(error) from None
+
+
+def _survey(
+    manifest: Manifest, runs: Sequence[Run], groups: Iterable[str], native_filters: Container[int]
+) -> Survey | None:
+    index, of_first = manifest.index, Places(runs)
+    if not all(_is_alike(index, path) for path in groups):
+        return None
+    found = [rows_alike(index, of_first[number].path) for number in range(len(of_first))]
+    rows = [of_path for of_path in found if of_path is not None]
+    if len(rows) < len(of_first):
+        return None
+    every, n_files = np.stack(rows, axis=1), len(manifest.files)
+    file = np.repeat(np.arange(n_files, dtype=np.uint32), len(rows))
+    core = saved_survey.load(index, every.ravel(), True, file)
+    is_dataset = (core.kind != NO_DATASET).reshape(every.shape)
+    if len(core.scales) or not np.all(is_dataset.any(axis=1)):
+        return None
+    places = ListedPlaces(manifest, runs, index.header_offset[every.ravel()].astype(np.int64))
+    return surveyed(places, manifest.files, core, native_filters)
+
+
+def _is_alike(index: SavedIndex, path: str) -> bool:
+    """Whether a group has the same names in each file, all of hard links."""
+    rows = rows_alike(index, path)
+    if rows is None:
+        return False
+    first, count = index.first[rows].astype(np.int64), index.second[rows].astype(np.int64)
+    ends = index.link_end.astype(np.int64)
+    if not count[0] or np.any(count != count[0]):
+        return False
+    begins = np.where(first > 0, ends[first - 1], 0)
+    length = ends[first + count - 1] - begins
+    if np.any(length != length[0]):
+        return False
+    stored, links = np.frombuffer(index.names, np.uint8), np.arange(count[0])
+    letters, step = np.arange(length[0]), max(1, AT_ONCE // int(length[0]))
+    names = stored[begins[0] + letters]
+    return all(
+        bool(np.all(stored[begins[at : at + step, None] + letters] == names))
+        and bool(np.all(index.link_kind[first[at : at + step, None] + links] == HARD))
+        for at in range(0, len(rows), step)
+    )

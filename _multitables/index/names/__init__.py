@@ -1,0 +1,1 @@
+"""Paths with wildcards, and names of datasets as users give them."""

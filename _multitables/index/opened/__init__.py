@@ -1,0 +1,1 @@
+"""Files that are open, and the objects that paths lead to."""

@@ -1,0 +1,78 @@
+"""Many objects of several files: where they are, without an object of Python for each.
+
+Law
+---
+1. What links of one group lead to is one run. A place is made when it is asked for.
+
+This file must never know what an object is.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+
+import numpy as np
+import numpy.typing as npt
+
+from _multitables.index.opened.open_files import OpenFile, Place
+
+I64 = npt.NDArray[np.int64]
+#: No file is as long. A damaged link may lead further.
+FAR = 2**63 - 1
+
+
+def distinct(numbers: I64) -> I64:
+    """Return each of some numbers once, sorted."""
+    found = np.sort(numbers)
+    is_new = np.ones(len(found), bool)
+    is_new[1:] = found[1:] != found[:-1]
+    return np.asarray(found[is_new], np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Objects of one file, whose paths begin alike."""
+
+    file: OpenFile
+    prefix: str
+    names: Sequence[str]
+    #: Where their headers are, as in `Place`.
+    offsets: I64
+
+    def place(self, number: int) -> Place:
+        """Return the place of one of them."""
+        offset = int(self.offsets[number]) % 2**64  # a saved index may say any
+        return Place(self.file, offset, self.prefix + self.names[number])
+
+
+class Begins:
+    """Where parts of given lengths begin that lie one behind the other."""
+
+    def __init__(self, lengths: Iterable[int]) -> None:
+        self.all = [0, *accumulate(lengths)]
+
+    def __len__(self) -> int:
+        return self.all[-1]
+
+    def find(self, number: int) -> tuple[int, int]:
+        """Return the part that has a number, and its number there."""
+        part = bisect_right(self.all, number) - 1
+        return part, number - self.all[part]
+
+
+class Places:
+    """The objects of runs, by their numbers."""
+
+    def __init__(self, runs: Sequence[Run]) -> None:
+        self.runs = runs
+        self._begins = Begins(len(run.names) for run in runs)
+
+    def __len__(self) -> int:
+        return len(self._begins)
+
+    def __getitem__(self, number: int) -> Place:
+        run, within = self._begins.find(number)
+        return self.runs[run].place(within)

@@ -1,0 +1,1 @@
+"""Versions of datasets in one file: which is meant, and what differs."""

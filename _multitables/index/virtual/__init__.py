@@ -1,0 +1,1 @@
+"""Virtual datasets: their sources, and where in these the elements lie."""

@@ -1,0 +1,1 @@
+"""What is written of a file: its saved index, and references of Kerchunk."""
