@@ -108,6 +108,7 @@ if typing.TYPE_CHECKING:
     from _multitables.parent.stream.versions_queue import VersionsQueue
     from _multitables.parent.streamer import Streamer
     from _multitables.parent.versions import Versions, versions
+    from _multitables.plan.samples import At, Clips, Ranges
     from _multitables.tree import Joined, Ragged
 else:
 
@@ -122,8 +123,10 @@ __version__ = "3.0.0"
 
 __all__ = [
     "ArrayDataset",
+    "At",
     "BatchIterator",
     "Batches",
+    "Clips",
     "ClosedError",
     "Collection",
     "Columns",
@@ -166,6 +169,7 @@ __all__ = [
     "Ragged",
     "RaggedBlock",
     "RaggedQueue",
+    "Ranges",
     "ReadOnlyError",
     "Reader",
     "ReaderDiedError",

@@ -16,8 +16,10 @@ from _multitables import adapters
 #: Name in `multitables` -> its file.
 LATER = {
     "ArrayDataset": "parent.random.dataset",
+    "At": "plan.samples",
     "BatchIterator": "parent.batches.batch_iterator",
     "Batches": "parent.batches.batches",
+    "Clips": "plan.samples",
     "Collection": "parent.collection.collection",
     "Columns": "parent.columns.columns",
     "ColumnsBlock": "parent.columns.column_block",
@@ -35,6 +37,7 @@ LATER = {
     "Ragged": "tree",
     "RaggedBlock": "parent.ragged.ragged_block",
     "RaggedQueue": "parent.ragged.ragged_queue",
+    "Ranges": "plan.samples",
     "Reader": "parent.random_reader",
     "Reference": "index.types.references",
     "RegionReference": "index.types.references",

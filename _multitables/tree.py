@@ -114,7 +114,9 @@ class Ragged:
                 option=next(iter(given), "offsets"),
             )
         for name, one in given.items():
-            object.__setattr__(self, name, one if isinstance(one, str) else _whole(name, one))
+            object.__setattr__(
+                self, name, one if isinstance(one, str) else whole_numbers(name, one)
+            )
 
     @property
     def numbers(self) -> dict[str, str | npt.NDArray[Any]]:
@@ -126,7 +128,7 @@ class Ragged:
         return str(structure_of(self.values)[1][0])
 
 
-def _whole(name: str, given: Any) -> npt.NDArray[Any]:
+def whole_numbers(name: str, given: Any) -> npt.NDArray[Any]:
     """Return a private copy of whole numbers."""
     try:
         numbers = np.array(given)

@@ -12,7 +12,7 @@ Law
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from _multitables import options
@@ -20,19 +20,17 @@ from _multitables.errors import OptionsError, QueueClosed
 from _multitables.index.files.name import Filename
 from _multitables.index.joined.kept_source import KeptSource
 from _multitables.index.versions.version import VersionKey, VersionKeys
-from _multitables.options import CheckedVersion, check_any_version, checked
+from _multitables.options import check_any_version, checked
 from _multitables.parent.dependents import Dependents
 from _multitables.parent.many_datasets import ManyDatasets
-from _multitables.parent.ranks import Rank, ranks
 from _multitables.parent.start_blocks import start_blocks
 from _multitables.parent.stream.open_stream import DataSpec
 from _multitables.parent.stream.stream_queue import StreamQueue
 from _multitables.parent.titles import count, file_title
-from _multitables.plan.reader_options import BatchOptions, StreamerOptions, StreamOptions
+from _multitables.plan.reader_options import StreamerOptions, StreamOptions
 from _multitables.tree import Joined, Paths, structure_of
 
 if TYPE_CHECKING:
-    from _multitables.parent.batches.batches import Batches
     from _multitables.parent.ragged.ragged_queue import RaggedQueue
 
 
@@ -323,132 +321,6 @@ class Streamer(ManyDatasets):
             with guard as block:
                 return structure.pack(array.copy() for array in structure.arrays(block))
 
-    def get_batches(
-        self,
-        path: Paths,
-        batch_size: int,
-        *,
-        n_procs: int | None = None,
-        shuffle: str | bool | None = None,
-        seed: int = 0,
-        epochs: int | None = 1,
-        start_epoch: int = 0,
-        drop_last: bool = False,
-        rank: Rank = 0,
-        world_size: int = 1,
-        rows: Any = None,
-        field: str | None = None,
-        read_ahead: int | None = None,
-        transform: Callable[[Any], Any] | None = None,
-        window_rows: int | None = None,
-        even: bool = False,
-        memory_limit_bytes: int | None = None,
-        skip_damaged: bool = False,
-        inner: Any = None,
-        version: VersionKey | None = None,
-        share: str | None = None,
-    ) -> Batches:
-        """Stream a dataset, or several in lock-step, as batches for training.
-
-        Batches are views of the ring: valid and unchanged as long as you hold them. Orders are
-        pure functions of `seed` and the epoch, the same on every machine and for every number of
-        readers.
-
-        Parameters
-        ----------
-        path : str, Ragged or Joined, or list, tuple or dict of them
-            As in `get_queue`. With several datasets, the one with the longest rows is the one
-            whose chunks are shuffled.
-        batch_size : int
-            Rows of a batch. Batches do not cross epochs: the last one may be shorter.
-        n_procs : int, optional
-            As in `get_queue`.
-        shuffle : {None, "chunks", "window", "full"} or bool, optional
-            None: the order of the file. ``"chunks"``: chunks in random order. ``"window"``, or
-            True: chunks in random order, and rows mixed over windows of `window_rows`.
-            ``"full"``: all rows in random order; each chunk is decoded several times, unless all
-            rows fit into `memory_limit_bytes`.
-        seed : int, optional
-            Of the shuffle.
-        epochs : int, optional
-            Passes over the data in one iteration; None for no end.
-        start_epoch : int, optional
-            The epoch with which the first iteration begins.
-        drop_last : bool, optional
-            Leave out the rows that do not fill a batch.
-        rank, world_size : int, optional
-            Deliver one rank's part. All ranks together deliver every row exactly once. With
-            ``rank="mpi"`` both are those of MPI's ``COMM_WORLD``, from mpi4py.
-        rows : slice, array of int or array of bool, optional
-            The rows that take part, for subsets and splits. Without a shuffle they come in the
-            order of the file. Chunks without any of them are not fetched.
-        field : str, optional
-            As in `get_queue`.
-        read_ahead : int, optional
-            Batches that the ring holds; never less than a window.
-        transform : callable, optional
-            Called in this process with each batch; what it returns is delivered.
-        window_rows : int, optional
-            Rows of a window of ``"window"``, rounded up to whole chunks. Default: about 8 MiB, and
-            at least 16 chunks, or of chunks of more than 16 MiB at least 4 and about 256 MiB.
-        even : bool, optional
-            Give every rank equally many rows: repeat some rows, or with `drop_last` leave some out.
-        memory_limit_bytes : int, optional
-            Memory of the ring of ``"full"``. Default: 512 MiB, or less where there is less.
-        skip_damaged : bool, optional
-            Go on behind chunks that do not decode, in place of ending with `CorruptChunkError`.
-            Their rows are left out, each chunk is told of once by a `CorruptChunkWarning`, and
-            `Batches.damage` names them. A batch that lacks rows is a copy, and shorter; one of
-            which nothing is left does not come.
-        inner : int, slice, ... or tuple of them, optional
-            As in `get_queue`.
-        version : str, int, datetime or numpy.datetime64, optional
-            As in `get_queue`.
-        share : {"node"}, optional
-            The ranks of a node share `n_procs` readers and one ring, so that each chunk
-            is decoded once for all of them. They take turns at the batches of all their parts, and
-            must ask for the same data. A rank that ends, however it does, is gone on without.
-
-        Returns
-        -------
-        Batches
-
-        Raises
-        ------
-        OptionsError
-            An option that cannot work (a `ValueError`). Other errors are those of `get_queue`;
-            they come from the first iteration, as the file is opened then.
-        """
-        self._check_open()
-        rank, world_size = ranks(rank, world_size)
-        wanted = checked(
-            BatchOptions,
-            batch_size=batch_size,
-            n_procs=n_procs,
-            shuffle=shuffle,
-            seed=seed,
-            epochs=epochs,
-            start_epoch=start_epoch,
-            drop_last=drop_last,
-            rank=rank,
-            world_size=world_size,
-            rows=rows,
-            read_ahead=read_ahead,
-            transform=transform,
-            window_rows=window_rows,
-            even=even,
-            memory_limit_bytes=memory_limit_bytes,
-            skip_damaged=skip_damaged,
-            version=version,
-            share=share,
-        )
-        self._check_one_file("version", wanted.version)
-        pool, owns_pool = self._keeping_pool()
-        spec = self._spec(path, field, inner, wanted.version)
-        from _multitables.parent.batches.batches import Batches
-
-        return Batches(spec, wanted, pool, owns_pool=owns_pool)
-
     # ---- inside
 
     def __enter__(self) -> Streamer:
@@ -457,11 +329,6 @@ class Streamer(ManyDatasets):
 
     def _end_streams(self) -> None:
         self._queues.close()
-
-    def _spec(
-        self, path: Paths, field: str | None, inner: Any, version: CheckedVersion | None
-    ) -> DataSpec:
-        return DataSpec(self._file, path, field, self._wanted.rotational, inner, version)
 
     def _start(
         self, spec: DataSpec, wanted: StreamOptions, *, tail_only: bool = False

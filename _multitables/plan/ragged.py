@@ -82,7 +82,17 @@ class Fetch:
         if isinstance(self.rows, range):
             begins = np.array([self.rows.start])
             return Spans(begins, np.array([len(self.rows)]))
-        return Spans(*_joined(self.rows, np.ones(len(self.rows), np.int64)))
+        return spans_of(self.rows)
+
+    @property
+    def numbers(self) -> I64:
+        """The rows, one by one."""
+        return np.asarray(self.rows, np.int64)
+
+
+def spans_of(rows: I64) -> Spans:
+    """Return rows, in their order, as spans."""
+    return Spans(*_joined(rows, np.ones(len(rows), np.int64)))
 
 
 def _joined(begins: I64, lengths: I64) -> tuple[I64, I64]:
@@ -119,6 +129,10 @@ class RaggedPlan:
     def lap_rows(self) -> int:
         """Rows of one lap."""
         return length(self.ranges)
+
+    def epoch_of(self, fetch: Fetch) -> int:
+        """Return the epoch of a fetch, of laps that batches do not cross."""
+        return self.order.first_epoch + fetch.position // self.lap_rows
 
     @property
     def n_batches(self) -> int | None:

@@ -25,7 +25,7 @@ from _multitables.parent.batches.batch_iterator import BatchIterator, Bookmark, 
 from _multitables.parent.batches.epoch_streams import EpochStreams
 from _multitables.parent.dependents import Dependents
 from _multitables.parent.readers.reader_pool import ReaderPool
-from _multitables.parent.stream.open_stream import DataSpec, Opened
+from _multitables.parent.stream.open_stream import DataSpec
 from _multitables.parent.titles import count, file_title, title
 from _multitables.plan.checkpoint import Position, position_of, state_of
 from _multitables.plan.reader_options import BatchOptions
@@ -93,7 +93,7 @@ class Batches:
     def missing_files(self) -> dict[str, MultitablesError]:
         """Of several files, those that are left out with ``skip_missing=True``, and why."""
         opened = self._streams.open()[0]
-        return dict(opened.missing_files) if isinstance(opened, Opened) else {}
+        return dict(opened.missing_files)
 
     @property
     def epoch(self) -> int:
@@ -199,13 +199,15 @@ class Batches:
     def _identity(self) -> dict[str, Any]:
         """All that an order depends on."""
         _, order = self._streams.open()
-        identity = {
+        identity: dict[str, Any] = {
             "rows": order.n_rows,
             "shuffle": options.SHUFFLES[order.shuffle],
             "seed": order.seed,
             "first_row": order.start if order.listed is None else int(order.listed[0]),
             "step": order.step,
         }
+        if samples := self._streams.samples:
+            identity["samples"] = samples.identity
         if order.listed is not None:
             identity["listed"] = zlib.crc32(order.listed_bytes)
         if order.shuffle in (CHUNKS, WINDOW):

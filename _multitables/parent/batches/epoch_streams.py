@@ -30,6 +30,7 @@ from _multitables.plan.damaged_chunks import Rows
 from _multitables.plan.reader_options import BatchOptions
 from _multitables.plan.row_order import OrderWords, order_of
 from _multitables.plan.row_subset import subset_of
+from _multitables.plan.sample_rows import Samples
 from _multitables.plan.sharding import Ranges, Shard, between, length, run_of_node, shard_of
 from _multitables.plan.stream_plan import ReadPlan
 from _multitables.tree import structure_of
@@ -112,12 +113,23 @@ class EpochStreams:
         return opened
 
     def _open_here(self) -> Opened | OpenedRows:
+        if self._spec.sample is not None:
+            from _multitables.parent.ragged.open_samples import open_samples
+
+            check_options(self.wanted)
+            return open_samples(self._spec, self._spec.sample, self.wanted.seed)
         try:
             return open_data(self._spec)
         except UnsupportedDatasetError as refusal:
             opened = open_rows(self._spec, refusal)
             check_options(self.wanted)
             return opened
+
+    @property
+    def samples(self) -> Samples | None:
+        """What batches are of, if not of rows."""
+        opened, _ = self.open()
+        return opened.entries[0].samples if isinstance(opened, OpenedRows) else None
 
     def order(self, epoch: int) -> OrderWords:
         """Return the order of an epoch's rows."""

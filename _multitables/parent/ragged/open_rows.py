@@ -9,7 +9,7 @@ Law
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -18,13 +18,14 @@ import numpy.typing as npt
 from _multitables.errors import CorruptFileError, OptionsError, UnsupportedDatasetError
 from _multitables.index.chunk_index import ChunkIndex
 from _multitables.index.datasets.source import Source
-from _multitables.index.joined.source import JoinedSource, index_all
+from _multitables.index.joined.source import JoinedSource, MissingFiles, index_all
 from _multitables.index.names.dataset_names import datasets_named
 from _multitables.index.versions.sources import of_version
 from _multitables.parent.readers.local_rows import whole
 from _multitables.parent.stream.open_stream import DataSpec, check_lengths
 from _multitables.plan.ragged import as_rows
 from _multitables.plan.row_spans import Numbers, RowSpans, row_spans
+from _multitables.plan.sample_rows import Samples
 from _multitables.tree import Joined, Ragged, Structure, structure_of
 
 #: Of the descriptor of a row: its elements' number, then an address, then the object there.
@@ -52,12 +53,19 @@ class Entry:
     descriptors: npt.NDArray[np.uint8] | None = None
     atom: np.dtype[Any] | None = None
     is_text: bool = False
+    #: Of samples that are several rows: which, and their offsets from where a sample begins.
+    samples: Samples | None = None
+    take: npt.NDArray[np.int64] | None = None
+    #: What is delivered is which rows are not padding.
+    is_mask: bool = False
 
     @property
     def element_bytes(self) -> int:
-        """Bytes of one element in all flat datasets; of a row where rows have one size."""
+        """Bytes of one element in all flat datasets; of a row, or sample, where these are alike."""
         if self.atom is not None:
             return self.atom.itemsize
+        if self.take is not None:
+            return len(self.take) if self.is_mask else self.rows.row_bytes
         return sum(index.row_bytes for index in self.indexes)
 
 
@@ -67,6 +75,8 @@ class OpenedRows:
 
     entries: list[Entry]
     structure: Structure
+    #: Of several files, those that are left out, and why.
+    missing_files: MissingFiles = field(default_factory=dict)
 
     @property
     def indexes(self) -> list[ChunkIndex]:
@@ -147,7 +157,11 @@ def _numbers(source: Source, kind: str, given: str | npt.NDArray[Any]) -> Number
     """Return numbers that say where rows lie, which the user gave or the file has."""
     if not isinstance(given, str):
         return Numbers(kind, given, None)
-    index = source.index(given)
+    return numbers_of(source.index(given), kind)
+
+
+def numbers_of(index: ChunkIndex, kind: str) -> Numbers:
+    """Read the numbers of a dataset that say where rows lie."""
     if len(index.shape) != 1 or index.dtype.kind not in "iu":
         raise UnsupportedDatasetError(
             f"{index.path!r} in {index.filename!r} has no {kind} (expected whole numbers in one "

@@ -36,16 +36,18 @@ from concurrent.futures import TimeoutError as FutureTimeoutError
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 from _multitables import _core
 from _multitables.errors import ClosedError, MultitablesError, QueueClosed, StalledError
 from _multitables.parent.ragged.open_rows import Entry, OpenedRows
-from _multitables.parent.ragged.rows_of_requests import Ask, asking_heap, block_of, nothing
+from _multitables.parent.ragged.rows_of_requests import Ask, Mask, asking_heap, block_of, nothing
 from _multitables.parent.random.dataset_handle import DatasetHandle
 from _multitables.parent.random.request import Request
 from _multitables.parent.random.service import Service
 from _multitables.parent.readers.supervisor import Readers
 from _multitables.parent.titles import count, title
-from _multitables.plan.ragged import I64, Fetch, RaggedPlan
+from _multitables.plan.ragged import I64, Fetch, RaggedPlan, spans_of
 from _multitables.select.selection import Selection
 
 
@@ -78,6 +80,8 @@ class _Part:
     offsets: I64 | None
     asks: list[Ask]
     requests: list[Request] = field(default_factory=list)
+    #: Of samples that are padded, which of their rows are not padding.
+    inside: Mask | None = None
 
 
 @dataclass
@@ -107,7 +111,7 @@ class RaggedQueue:
     block_size : int
         Rows of a block.
     missing_files : dict
-        Nothing: ragged rows are those of one file.
+        As of `StreamQueue`; nothing where rows are ragged, which are those of one file.
     """
 
     def __init__(
@@ -120,7 +124,7 @@ class RaggedQueue:
     ) -> None:
         self.block_size = plan.batch_size
         self.plan = plan
-        self.missing_files: dict[str, MultitablesError] = {}
+        self.missing_files: dict[str, MultitablesError] = opened.missing_files
         self._service = service
         self._opened, self._handles = opened, handles
         self._fetches = plan.fetches(_core.order_rows)
@@ -202,7 +206,9 @@ class RaggedQueue:
                     raise queue.Empty from None
                 if error is not None:
                     raise self._told(error)
-        return [block_of(part.entry, part.requests, part.offsets) for part in asked.parts]
+        return [
+            block_of(part.entry, part.requests, part.offsets, part.inside) for part in asked.parts
+        ]
 
     def _told(self, error: BaseException) -> BaseException:
         """Let the error of a request say what it means for the stream."""
@@ -245,6 +251,9 @@ class RaggedQueue:
                 offsets, ask = asking_heap(service, entry, handles[0], fetch)
                 parts.append(_Part(entry, offsets, [ask]))
                 continue
+            if entry.samples is not None:
+                parts.append(self._of_samples(entry, handles, fetch))
+                continue
             offsets = None
             spans = fetch.row_spans()
             if entry.spans is not None:
@@ -253,6 +262,17 @@ class RaggedQueue:
             asks: list[Ask] = [_asking(service, key) for key in keys]
             parts.append(_Part(entry, offsets, asks))
         return parts
+
+    def _of_samples(self, entry: Entry, handles: list[DatasetHandle], fetch: Fetch) -> _Part:
+        assert entry.samples is not None
+        assert entry.take is not None
+        epoch = self.plan.epoch_of(fetch)
+        rows, inside = entry.samples.rows(fetch.numbers, epoch, entry.take)
+        if inside is None and entry.is_mask:
+            inside = np.ones(rows.shape, np.bool_)
+        keys = [Selection(handle, (spans_of(rows.reshape(-1)),)) for handle in handles]
+        asks: list[Ask] = [_asking(self._service, key) for key in keys]
+        return _Part(entry, None, asks, inside=inside)
 
     # ---- the end
 

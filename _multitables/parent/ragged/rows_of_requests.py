@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from _multitables.parent.ragged.open_rows import Entry
 from _multitables.parent.ragged.ragged_block import RaggedBlock
@@ -22,6 +23,7 @@ from _multitables.plan.ragged import I64, Fetch
 from _multitables.select.selection import Selection
 from _multitables.wire.request_bytes import encode_heap
 
+Mask = npt.NDArray[np.bool_]
 #: Makes the request of a fetch, from the number of tries for a stage.
 Ask = Callable[[int | None], Request]
 
@@ -45,12 +47,21 @@ def asking_heap(
     return offsets, ask
 
 
-def block_of(entry: Entry, requests: Sequence[Request], offsets: I64 | None) -> Any:
-    """Make the block of all rows of a fetch from the results of its requests."""
+def block_of(
+    entry: Entry, requests: Sequence[Request], offsets: I64 | None, inside: Mask | None = None
+) -> Any:
+    """Make the block of all rows of a fetch from the results of its requests.
+
+    Of samples that are padded, `inside` says which rows are not padding.
+    """
+    if entry.is_mask:
+        return inside
     arrays = []
     for request in requests:
         with request.get_unsafe() as view:
             arrays.append(view)
+    if entry.samples is not None:
+        return _padded(entry, arrays[0], inside)
     if offsets is None:
         return arrays[0]
     columns = arrays.pop() if entry.has_columns else None
@@ -68,8 +79,27 @@ def _ended(text: Any, offsets: I64) -> tuple[Any, I64]:
     return np.frombuffer(b"".join(rows), np.uint8), ends
 
 
+def _padded(entry: Entry, rows: Any, inside: Mask | None) -> Any:
+    """Return rows as samples, with what stands in the place of those outside."""
+    assert entry.samples is not None
+    assert entry.take is not None
+    made = rows.reshape(-1, len(entry.take), *rows.shape[1:])
+    pad = entry.samples.pad
+    if inside is None or pad == "edge" or inside.all():
+        return made
+    made = made.copy()
+    made[~inside] = pad
+    return made
+
+
 def nothing(entry: Entry) -> Any:
     """Return the empty block."""
+    if entry.samples is not None:
+        assert entry.take is not None
+        if entry.is_mask:
+            return np.empty((0, len(entry.take)), np.bool_)
+        (index,) = entry.indexes
+        return np.empty((0, len(entry.take), *index.row_shape), index.dtype)
     arrays = [np.empty((0, *index.row_shape), index.dtype) for index in entry.indexes]
     if entry.spans is None:
         return arrays[0]

@@ -42,6 +42,7 @@ from _multitables.parent.stream.warnings_of_streams import warn_of_missing, warn
 from _multitables.plan.inner_selection import select_inner
 from _multitables.plan.reader_options import ReaderCount
 from _multitables.plan.ring_size import whole_pages
+from _multitables.plan.samples import Sample
 from _multitables.plan.stream_plan import ReadPlan
 from _multitables.tree import Paths, Ragged, Structure, structure_of
 from _multitables.wire import plan_bytes
@@ -59,6 +60,8 @@ class DataSpec:
     #: What rows have of the axes behind the first, as `select_inner` takes it.
     inner: Any = None
     version: CheckedVersion | None = None
+    #: What batches are of; None: each row is one.
+    sample: Sample | None = None
 
     def __post_init__(self) -> None:
         if self.field is not None and not isinstance(self.field, str):

@@ -1,0 +1,229 @@
+"""What a sample is where it is not a row: a clip, a range of rows, rows at given places.
+
+Law
+---
+1. These are values: what the user says of samples. sample_rows.py finds their rows.
+2. They stand where `Streamer.get_batches` takes ``sample=``. Knows no file and no order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from _multitables.errors import OptionsError
+from _multitables.options import whole, wrong
+from _multitables.tree import WholeNumbers, whole_numbers
+
+#: Rows of one dataset that a sample has, counted from where it begins.
+Offsets = int | range | Sequence[int] | npt.NDArray[np.integer[Any]]
+#: The same for all datasets, or by the keys of a dict of paths.
+Take = Offsets | Mapping[Any, Offsets]
+#: How the beginnings of clips are drawn.
+DRAWN = (None, "uniform", "segments")
+
+
+@dataclass(frozen=True, eq=False)
+class At:
+    """Samples that begin at rows which the user lists.
+
+    A batch has the shape (samples, rows of a sample, ...).
+
+    Parameters
+    ----------
+    starts : array of int, or an object with a length
+        The row at which each sample begins. Of an object, slices and arrays of indices give arrays
+        of int, so that very many need never be made.
+    take : int, range or sequence of int, or dict of them
+        The rows of a sample: how many, or their offsets from its beginning, such as
+        ``range(0, 20, 5)`` or ``[-1, 0]``. Of a dict of paths also a dict with the same keys.
+
+    Examples
+    --------
+    >>> multitables.At([0, 100, 250], range(0, 20, 5))
+    At(starts=array([  0, 100, 250]), take=range(0, 20, 5))
+    """
+
+    starts: Any
+    take: Take
+
+    def __post_init__(self) -> None:
+        if isinstance(self.starts, (list, tuple, np.ndarray, range)):
+            object.__setattr__(self, "starts", whole_numbers("starts", self.starts))
+        elif not (hasattr(self.starts, "__len__") and hasattr(self.starts, "__getitem__")):
+            raise wrong(
+                "starts",
+                "must be whole numbers, or have a length and slices",
+                self.starts,
+                "Give an array of the rows at which samples begin",
+                tell_type=True,
+            )
+        check_take("take", self.take)
+
+
+@dataclass(frozen=True, eq=False)
+class Ranges:
+    """Samples of different lengths: rows from a start up to a stop, which may overlap.
+
+    A batch is a `RaggedBlock`.
+
+    Parameters
+    ----------
+    starts, stops : array of int
+        The first row of each sample, and the one behind its last.
+
+    Examples
+    --------
+    >>> multitables.Ranges([0, 50], [10, 75])
+    Ranges(starts=array([ 0, 50]), stops=array([10, 75]))
+    """
+
+    starts: Sequence[int] | npt.NDArray[np.integer[Any]]
+    stops: Sequence[int] | npt.NDArray[np.integer[Any]]
+
+    def __post_init__(self) -> None:
+        for name in ("starts", "stops"):
+            object.__setattr__(self, name, whole_numbers(name, getattr(self, name)))
+
+
+@dataclass(frozen=True, eq=False)
+class Clips:
+    """Samples of rows that follow each other, or with a stride, and never cross a segment.
+
+    Of several files, and of several datasets that are joined, each is a segment. A batch has the
+    shape (samples, rows of a sample, ...).
+
+    Parameters
+    ----------
+    steps : int
+        Rows of a clip.
+    stride : int or pair of int, optional
+        Distance of its rows. Of a pair ``(low, high)`` each clip has one that is drawn from `seed`
+        and epoch, both ends included; clips begin where the longest of them fits.
+    every : int, optional
+        Distance of the rows of a segment at which clips begin.
+    before : int, optional
+        How many of the `steps` lie before the row at which a clip begins.
+    lengths, offsets : str or array of int, optional
+        Segments: how many rows each has, or where they begin and the last one ends. An array, or
+        the path of a dataset. Default: the data is one segment.
+    pad : {None, "edge"} or number, optional
+        Clips begin at all rows, also where some of theirs lie outside the segment: these are
+        copies of the segment's first or last row, or this number. None: clips lie inside.
+    mask : str or True, optional
+        With `pad`, deliver which rows are not padding: an array of bool of shape (samples, steps),
+        under this key where paths are a dict; True: as the last array of a tuple.
+    per_path : dict, optional
+        Of a dict of paths, those of which a sample has other rows: their offsets from the row at
+        which the clip begins, in strides, such as ``{"action": range(20)}``.
+    starts : {None, "uniform", "segments"}, optional
+        Which clips an epoch has: each one once, or `draws` of them that are drawn anew in each
+        epoch: of all alike, or a segment first, and then one of its clips.
+    draws : int, optional
+        How many are drawn. Default: as many as there are clips.
+    replace : bool, optional
+        A clip may be drawn several times. So it is with ``starts="segments"`` in any case.
+
+    Examples
+    --------
+    >>> multitables.Clips(16, stride=2, lengths="/episodes/length")  # doctest: +SKIP
+    >>> multitables.Clips(4, before=1, pad="edge", mask="valid")  # doctest: +SKIP
+    """
+
+    steps: int
+    _: KW_ONLY
+    stride: int | tuple[int, int] = 1
+    every: int = 1
+    before: int = 0
+    lengths: WholeNumbers | None = None
+    offsets: WholeNumbers | None = None
+    pad: Any = None
+    mask: str | bool | None = None
+    per_path: Mapping[Any, Offsets] | None = None
+    starts: str | None = None
+    draws: int | None = None
+    replace: bool = False
+
+    def __post_init__(self) -> None:
+        made = object.__setattr__
+        made(self, "steps", whole("steps", self.steps, 1, "It is the number of rows of a clip"))
+        made(self, "every", whole("every", self.every, 1, "1: a clip begins at each row"))
+        made(self, "before", whole("before", self.before, 0, "It is how many of them come before"))
+        made(self, "stride", _stride(self.stride))
+        if self.before >= self.steps:
+            advice = f"A clip has {self.steps} rows"
+            raise wrong("before", "must be less than steps", self.before, advice)
+        if self.lengths is not None and self.offsets is not None:
+            raise wrong("offsets", "cannot be given with lengths", self.offsets, "Leave one out")
+        for name in ("lengths", "offsets"):
+            given = getattr(self, name)
+            if given is not None and not isinstance(given, str):
+                made(self, name, whole_numbers(name, given))
+        if isinstance(self.pad, str) and self.pad != "edge":
+            raise wrong("pad", "must be None, 'edge' or a number", self.pad, "'edge' repeats a row")
+        if self.mask not in (None, False) and self.pad is None:
+            raise wrong("mask", "needs pad", self.mask, "Without pad no row of a clip is missing")
+        check_take("per_path", self.per_path or {})
+        self._check_draws()
+
+    def _check_draws(self) -> None:
+        if self.starts not in DRAWN:
+            advice = "Leave it out for each clip once an epoch"
+            raise wrong("starts", f"must be one of {DRAWN}", self.starts, advice)
+        if self.draws is not None:
+            whole("draws", self.draws, 1, "It is how many clips an epoch has")
+        if self.starts is None and (self.draws is not None or self.replace):
+            name, got = ("draws", self.draws) if self.draws is not None else ("replace", True)
+            raise wrong(name, "needs starts='uniform' or 'segments'", got, "Say how to draw")
+
+    @property
+    def strides(self) -> tuple[int, int]:
+        """The least and the greatest stride."""
+        return self.stride if isinstance(self.stride, tuple) else (self.stride, self.stride)
+
+
+#: What `sample` may be.
+Sample = At | Clips | Ranges
+
+
+def check_sample(name: str, value: Any) -> Sample | None:
+    """Check what samples are; None: each row is one."""
+    if value is not None and not isinstance(value, Sample):
+        advice = "Give multitables.Clips, At or Ranges"
+        raise wrong(name, "must say what a sample is", value, advice, tell_type=True)
+    sample: Sample | None = value
+    return sample
+
+
+def check_take(name: str, take: Any) -> None:
+    """Raise unless offsets are whole numbers, at least one each."""
+    for one in take.values() if isinstance(take, Mapping) else (take,):
+        offsets_of(name, one)
+
+
+def offsets_of(name: str, take: Any) -> npt.NDArray[np.int64]:
+    """Return offsets of rows; of a number, so many from 0 on."""
+    if isinstance(take, (int, np.integer)) and not isinstance(take, bool):
+        return np.arange(whole(name, take, 1, "It is the number of rows"), dtype=np.int64)
+    offsets = whole_numbers(name, take).astype(np.int64)
+    if not len(offsets):
+        raise wrong(name, "takes no row", take, "Give at least one offset")
+    return offsets
+
+
+def _stride(value: Any) -> int | tuple[int, int]:
+    advice = "Give a number from 1 on, or the least and the greatest"
+    if not isinstance(value, (tuple, list)):
+        return whole("stride", value, 1, advice)
+    if len(value) != 2:
+        raise OptionsError(
+            f"stride must be one number or two, got {value!r}", advice=advice, option="stride"
+        )
+    low, high = (whole("stride", one, 1, advice) for one in value)
+    if low > high:
+        raise wrong("stride", "must ascend", value, advice)
+    return low, high
