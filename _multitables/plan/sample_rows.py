@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from _multitables import sizes
 from _multitables.errors import OptionsError
 from _multitables.index.chunk_index import ChunkIndex
 from _multitables.index.types.element_type import stored_type
@@ -158,12 +159,14 @@ class Samples:
     def as_rows(self, index: ChunkIndex, offsets: I64) -> ChunkIndex:
         """Return an index that stands for samples where an order is made."""
         n_bytes = max(1, index.row_bytes * len(offsets))
-        apart = max(1, self.n_rows // max(1, len(self)))
+        # Those that begin in a chunk; fewer where a window of them would take too much memory.
+        in_chunk = chunk_rows(index) * len(self) // max(1, self.n_rows)
+        most = sizes.MAX_WINDOW_BYTES // sizes.MIN_WINDOW_CHUNKS // n_bytes
         return replace(
             index,
             kind=replace(index.kind, part=stored_type(n_bytes), element_bytes=n_bytes),
             dims=(len(self),),
-            chunk_dims=(max(1, chunk_rows(index) // apart),),
+            chunk_dims=(max(1, min(in_chunk, most)),),
         )
 
     @property
