@@ -115,6 +115,8 @@
 #     checkpoint.py          where training stands, as a state that can be saved
 #     ragged.py              rows of different lengths: which come together
 #     row_spans.py           where their elements lie
+#     samples.py             what a sample is where it is not a row
+#     sample_rows.py         the rows of each sample
 #     collection.py          many datasets: which belong together, where they lie in a result
 #     item_batches.py        which items make a batch
 #     key_groups.py          rows by the values of a key, and where blocks are cut
@@ -175,6 +177,7 @@
 #     ragged/                rows of different lengths
 #       ragged_block.py      the public RaggedBlock, and what other libraries make of it
 #       open_rows.py         paths -> where rows lie, read and checked
+#       open_samples.py      the same of samples that are not rows
 #       rows_of_requests.py  requests for ragged rows, and the block of their results
 #       ragged_queue.py      a stream over requests for spans
 #       start_rows.py        options -> a stream that runs

@@ -16,9 +16,14 @@ import tensorflow as tf
 from _multitables.adapters import no_dtype
 from _multitables.index.files.name import Filename
 from _multitables.index.joined.kept_source import KeptSource
-from _multitables.parent.stream.open_stream import DataSpec, open_data
+from _multitables.options import wrong
+from _multitables.parent.ragged.open_rows import OpenedRows
+from _multitables.parent.ragged.open_samples import open_samples
+from _multitables.parent.ragged.rows_of_requests import nothing
+from _multitables.parent.stream.open_stream import DataSpec, Opened, open_data
 from _multitables.parent.streamer import Streamer
 from _multitables.parent.titles import file_title
+from _multitables.plan.samples import Ranges
 from _multitables.tree import Paths, map_arrays, native
 
 
@@ -70,16 +75,26 @@ def tf_dataset(
     batches = streamer.get_batches(path, batch_size, **options)
     skips = bool(opened_with.get("skip_missing"))
     file = KeptSource(streamer.filename, opened_with, keeps=False, skip_missing=skips)
-    opened = open_data(DataSpec(file, path, options.get("field")))
+    spec, sample = DataSpec(file, path, options.get("field")), options.get("sample")
+    if isinstance(sample, Ranges):
+        raise wrong("sample", "has samples of different lengths", sample, "Give Clips or At")
+    opened: Opened | OpenedRows
+    if sample is None:
+        opened = open_data(spec)
+        shapes = [(index.dtype, index.row_shape) for index in opened.indexes]
+    else:
+        opened = open_samples(spec, sample, 0)
+        empty = [nothing(entry) for entry in opened.entries]
+        shapes = [(one.dtype, one.shape[1:]) for one in empty]
     rows = batch_size if options.get("drop_last") else None
     specs = []
-    for index in opened.indexes:
+    for index, (dtype, shape) in zip(opened.indexes, shapes, strict=True):
         try:
-            dtype = tf.as_dtype(index.dtype.newbyteorder("="))
+            known = tf.as_dtype(dtype.newbyteorder("="))
         except TypeError:
             where = f"{index.path!r} in {file_title(index.filenames)}"
-            raise no_dtype("TensorFlow", index.dtype, where) from None
-        specs.append(tf.TensorSpec((rows, *index.row_shape), dtype))
+            raise no_dtype("TensorFlow", dtype, where) from None
+        specs.append(tf.TensorSpec((rows, *shape), known))
 
     def generate() -> Iterator[Any]:
         for batch in batches:

@@ -70,7 +70,7 @@ class TorchDataset(IterableDataset[Any]):
     **options
         Those of `Streamer.get_batches`: ``n_procs``, ``shuffle``, ``seed``, ``epochs``,
         ``start_epoch``, ``drop_last``, ``rows``, ``field``, ``read_ahead``, ``window_rows``,
-        ``even``, ``memory_limit_bytes``, ``skip_damaged``, ``inner``.
+        ``even``, ``memory_limit_bytes``, ``skip_damaged``, ``inner``, ``sample``.
 
     Raises
     ------

@@ -15,6 +15,8 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch.utils.data import Dataset
 
@@ -24,13 +26,21 @@ from _multitables.index.files.name import check_one_file
 from _multitables.index.files.names import files_named, whole_names
 from _multitables.index.joined.kept_source import KeptSource
 from _multitables.index.versions.version import VersionKey
-from _multitables.options import check_any_version
+from _multitables.options import check_any_version, wrong
+from _multitables.parent.ragged.open_rows import Entry, OpenedRows
+from _multitables.parent.ragged.open_samples import open_samples
+from _multitables.parent.ragged.rows_of_requests import Mask, as_samples
 from _multitables.parent.random.dataset import VLArrayDataset
 from _multitables.parent.random.request import Request
 from _multitables.parent.random_reader import Reader
-from _multitables.parent.stream.open_stream import DataSpec, open_data
+from _multitables.parent.stream.open_stream import DataSpec, Opened, open_data
+from _multitables.plan.samples import At, Clips, Ranges, Sample, check_sample
 from _multitables.remote.options import StorageOptions
-from _multitables.tree import Paths, structure_of
+from _multitables.tree import Paths, Structure, structure_of
+
+#: A request, and of samples what they are of, and which of their rows are not padding. Without a
+#: request it is these that are delivered.
+Asked = tuple[Request | None, Entry | None, Mask | None]
 
 
 class Samples(list[Any]):
@@ -76,6 +86,9 @@ class TorchMapDataset(Dataset[Any]):
         Options of `tables.open_file`, and ``storage_options``, as for `Reader`.
     version : str, int, datetime or numpy.datetime64, optional
         The version of the data, as in `Streamer.get_queue`.
+    sample : Clips or At, optional
+        What has a number. Default: a row. Samples that are drawn belong to `TorchDataset`: here it
+        is the sampler that draws.
 
     Raises
     ------
@@ -112,6 +125,7 @@ class TorchMapDataset(Dataset[Any]):
         cache_limit_bytes: int | None = None,
         open_options: Mapping[str, Any] | None = None,
         version: VersionKey | None = None,
+        sample: Sample | None = None,
     ) -> None:
         check_one_file(filename, "TorchMapDataset")
         storage = StorageOptions.of((open_options or {}).get("storage_options"))
@@ -120,7 +134,7 @@ class TorchMapDataset(Dataset[Any]):
         check_one_file(self.filename, "TorchMapDataset")
         self._name = whole_names(self.filename)[0]
         self.path = path
-        self._structure, self._paths = structure_of(path)
+        _, self._paths = structure_of(path)
         self._n_procs = n_procs
         self._field = field
         self._transform = transform
@@ -128,17 +142,14 @@ class TorchMapDataset(Dataset[Any]):
         self._cache_limit_bytes = cache_limit_bytes
         self._open_options = {**(open_options or {}), "storage_options": storage}
         self._version = check_any_version("version", version)
-        self._length: int | None = None
+        self._sample = _numbered(sample)
+        self._opened: Opened | OpenedRows | None = None
         #: The process, its Reader, and the datasets to index for rows.
         self._mine: tuple[int, Reader, list[Any]] | None = None
 
     def __len__(self) -> int:
-        """Rows of the dataset."""
-        if self._length is None:  # without readers: a DataLoader asks where nothing is read
-            file = KeptSource(self._name, self._open_options, keeps=False)
-            spec = DataSpec(file, self.path, self._field, version=self._version)
-            self._length = open_data(spec).indexes[0].n_rows
-        return self._length
+        """Rows of the dataset, or samples."""
+        return self._indexed().indexes[0].n_rows
 
     def __getitem__(self, row: Any) -> Any:
         """Read one row.
@@ -153,8 +164,10 @@ class TorchMapDataset(Dataset[Any]):
         torch.Tensor, or tuple or dict of them
             Of shape ``row_shape``.
         """
-        number = operator.index(row)
-        sample = self._structure.pack(self._read(self._request(number)))
+        tensors = self._read(self._request(operator.index(row)))
+        if self._sample is not None:
+            tensors = [one[0] for one in tensors]
+        sample = self._packed.pack(tensors)
         return sample if self._transform is None else self._transform(sample)
 
     def __getitems__(self, rows: Sequence[Any]) -> Samples:
@@ -171,9 +184,9 @@ class TorchMapDataset(Dataset[Any]):
             The samples; its attribute ``batch`` has them in one piece.
         """
         tensors = self._read(self._request([operator.index(row) for row in rows]))
-        samples = self._structure.rows(tensors)
+        samples = self._packed.rows(tensors)
         if self._transform is None:
-            return Samples(list(samples), self._structure.pack(tensors))
+            return Samples(list(samples), self._packed.pack(tensors))
         return Samples([self._transform(sample) for sample in samples], None)
 
     @staticmethod
@@ -204,19 +217,47 @@ class TorchMapDataset(Dataset[Any]):
 
     # ---- inside
 
-    def _request(self, rows: int | list[int]) -> list[Request]:
-        reader, datasets = self._reader()
-        return [reader.request(dataset[rows]) for dataset in datasets]
+    @property
+    def _packed(self) -> Structure:
+        return structure_of(self.path)[0] if self._sample is None else self._indexed().structure
 
-    def _read(self, requests: list[Request]) -> list[torch.Tensor]:
+    def _indexed(self) -> Opened | OpenedRows:
+        if self._opened is None:  # without readers: a DataLoader asks where nothing is read
+            file = KeptSource(self._name, self._open_options, keeps=False)
+            spec = DataSpec(file, self.path, self._field, version=self._version)
+            sample = self._sample
+            self._opened = open_data(spec) if sample is None else open_samples(spec, sample, 0)
+        return self._opened
+
+    def _request(self, numbers: int | list[int]) -> list[Asked]:
+        reader, datasets = self._reader()
+        if self._sample is None:
+            return [(reader.request(dataset[numbers]), None, None) for dataset in datasets]
+        opened = self._indexed()
+        assert isinstance(opened, OpenedRows)
+        asked, wanted = list[Asked](), _checked(numbers, len(self))
+        for at, entry in enumerate(opened.entries):
+            assert entry.samples is not None
+            assert entry.take is not None
+            rows, inside = entry.samples.rows(wanted, 0, entry.take)
+            request = None if entry.is_mask else reader.request(datasets[at][rows.reshape(-1)])
+            asked.append((request, entry, inside))
+        return asked
+
+    def _read(self, asked: list[Asked]) -> list[torch.Tensor]:
         try:
-            return [self._tensor(request) for request in requests]
+            return [self._tensor(*one) for one in asked]
         except SubprocessException as error:
             raise crossing(error) from None
 
-    def _tensor(self, request: Request) -> torch.Tensor:
+    def _tensor(
+        self, request: Request | None, entry: Entry | None, inside: Mask | None
+    ) -> torch.Tensor:
+        where = f"{self.path!r} in {os.fspath(self.filename)!r}"
+        if request is None:
+            return tensor(inside, where)
         with request.get_unsafe() as array:
-            return tensor(array, f"{self.path!r} in {os.fspath(self.filename)!r}")
+            return tensor(array if entry is None else as_samples(entry, array, inside), where)
 
     def _reader(self) -> tuple[Reader, list[Any]]:
         if self._mine is None or self._mine[0] != os.getpid():
@@ -244,4 +285,23 @@ class TorchMapDataset(Dataset[Any]):
         return dataset if self._field is None else dataset[self._field]
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_mine": None}
+        return {**self.__dict__, "_mine": None, "_opened": None}
+
+
+def _numbered(sample: Sample | None) -> At | Clips | None:
+    """Check that samples have numbers and one shape."""
+    found = check_sample("sample", sample)
+    if isinstance(found, Ranges):
+        raise wrong("sample", "has samples of different lengths", found, "Use TorchDataset")
+    if isinstance(found, Clips) and found.starts is not None:
+        raise wrong("sample", "draws its samples", found, "Leave starts out: a sampler draws them")
+    return found
+
+
+def _checked(numbers: int | list[int], n: int) -> npt.NDArray[np.int64]:
+    """Return numbers of samples, of which negative ones count from the end."""
+    wanted = np.atleast_1d(np.array(numbers, np.int64))
+    bad = (wanted < -n) | (wanted >= n)
+    if bad.any():
+        raise IndexError(f"there is no sample {wanted[bad][0]} (expected {-n} to {n - 1})")
+    return np.where(wanted < 0, wanted + n, wanted)

@@ -206,7 +206,7 @@ def check_take(name: str, take: Any) -> None:
 
 
 def offsets_of(name: str, take: Any) -> npt.NDArray[np.int64]:
-    """Return offsets of rows; of a number, so many from 0 on."""
+    """Return offsets of rows; of a number, that many from 0 on."""
     if isinstance(take, (int, np.integer)) and not isinstance(take, bool):
         return np.arange(whole(name, take, 1, "It is the number of rows"), dtype=np.int64)
     offsets = whole_numbers(name, take).astype(np.int64)

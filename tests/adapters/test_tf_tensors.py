@@ -48,6 +48,12 @@ assert multitables.tf_dataset(other, "/big", 7).element_spec.shape.as_list() == 
 together = multitables.tf_dataset(several, "/y", 7, n_procs=1)
 rows = [row for batch in together for row in batch.numpy()]
 assert rows == [-row for row in range(33)]
+clips = multitables.Clips(4, pad=0, mask="known")
+clips = multitables.tf_dataset(path, {"x": "/rows"}, 5, n_procs=1, sample=clips)
+assert clips.element_spec["known"] == tf.TensorSpec((None, 4), tf.bool)
+element = next(iter(clips))
+numbers = element["x"].numpy()[:, :, 0] // 64
+assert np.array_equal(numbers, np.arange(5)[:, None] + np.arange(4))
 try:
     multitables.tf_dataset(other, "/table", 7)
 except multitables.UnsupportedDatasetError as error:

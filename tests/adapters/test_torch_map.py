@@ -166,3 +166,27 @@ def test_columns_and_what_torch_has_not(h5: Path) -> None:
             dataset(h5, path)[3]
     with pytest.raises(multitables.UnsupportedDatasetError, match="differ in length"):
         dataset(h5, "/v")[3]
+
+
+def test_samples_by_number(numbered: Path) -> None:
+    clips = multitables.Clips(3, lengths=[4000, 2000], pad=-1, mask="known", stride=2)
+    data = dataset(numbered, {"x": "/rows", "y": "/labels"}, sample=clips)
+    want = payload.content()
+    assert len(data) == payload.ROWS
+    last = data[3999]
+    np.testing.assert_array_equal(last["x"][0].numpy(), want[3999])
+    assert (last["x"][1:].numpy() == -1).all()
+    assert last["known"].tolist() == [True, False, False]
+    samples = data.__getitems__([5, -1, 5])
+    assert samples.batch["x"].shape == (3, 3, payload.COLUMNS)
+    np.testing.assert_array_equal(samples.batch["x"][2].numpy(), want[[5, 7, 9]])
+    assert samples[0]["y"].tolist() == [-5, -7, -9]
+    batches = list(loader(data, batch_size=1000, collate_fn=data.collate))
+    np.testing.assert_array_equal(np.concatenate([one["x"][:, 0] for one in batches]), want)
+    with pytest.raises(IndexError, match="no sample 6000"):
+        data[payload.ROWS]
+    again = pickle.loads(pickle.dumps(data))
+    np.testing.assert_array_equal(again[7]["x"].numpy(), want[[7, 9, 11]])
+    for one in (multitables.Ranges([0], [2]), multitables.Clips(2, starts="uniform")):
+        with pytest.raises(multitables.OptionsError, match="sample"):
+            dataset(numbered, sample=one)

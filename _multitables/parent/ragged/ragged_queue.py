@@ -36,8 +36,6 @@ from concurrent.futures import TimeoutError as FutureTimeoutError
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-
 from _multitables import _core
 from _multitables.errors import ClosedError, MultitablesError, QueueClosed, StalledError
 from _multitables.parent.ragged.open_rows import Entry, OpenedRows
@@ -268,8 +266,6 @@ class RaggedQueue:
         assert entry.take is not None
         epoch = self.plan.epoch_of(fetch)
         rows, inside = entry.samples.rows(fetch.numbers, epoch, entry.take)
-        if inside is None and entry.is_mask:
-            inside = np.ones(rows.shape, np.bool_)
         keys = [Selection(handle, (spans_of(rows.reshape(-1)),)) for handle in handles]
         asks: list[Ask] = [_asking(self._service, key) for key in keys]
         return _Part(entry, None, asks, inside=inside)

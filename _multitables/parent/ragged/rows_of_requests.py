@@ -61,7 +61,7 @@ def block_of(
         with request.get_unsafe() as view:
             arrays.append(view)
     if entry.samples is not None:
-        return _padded(entry, arrays[0], inside)
+        return as_samples(entry, arrays[0], inside)
     if offsets is None:
         return arrays[0]
     columns = arrays.pop() if entry.has_columns else None
@@ -79,7 +79,7 @@ def _ended(text: Any, offsets: I64) -> tuple[Any, I64]:
     return np.frombuffer(b"".join(rows), np.uint8), ends
 
 
-def _padded(entry: Entry, rows: Any, inside: Mask | None) -> Any:
+def as_samples(entry: Entry, rows: Any, inside: Mask | None) -> Any:
     """Return rows as samples, with what stands in the place of those outside."""
     assert entry.samples is not None
     assert entry.take is not None
