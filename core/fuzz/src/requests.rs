@@ -6,6 +6,7 @@
 //! the request's words. The words that say where the table lies are put right.
 
 use crate::input::Input;
+use crate::tables::is_small;
 use engine::counters::Record;
 use engine::heap_read::{Descriptors, KIND_HEAP};
 use engine::pieces::{KIND_PIECES, Pieces};
@@ -15,7 +16,6 @@ use os::memory::Mapping;
 use serve::requests::answer::Answerer;
 use std::sync::Arc;
 use tables::dataset::{DatasetTable, Memory};
-use tables::is_small;
 
 const MAX_OUT: usize = 1 << 20;
 
