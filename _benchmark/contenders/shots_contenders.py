@@ -20,7 +20,13 @@ from _benchmark.contenders.asked import Asked
 from _benchmark.contenders.remote_contenders import Counted, need
 from _benchmark.contract import Contender, Digest, Sample
 from _benchmark.data.shots import LAYOUTS, PATTERN
-from _benchmark.loops import remote_clock, remote_loop, shots_loop, stream_loop
+from _benchmark.loops import (
+    hdf5_remote_loop,
+    remote_clock,
+    remote_loop,
+    shots_loop,
+    stream_loop,
+)
 from _benchmark.objects.store import Store
 
 OURS = "multitables"
@@ -62,14 +68,15 @@ def items_of(filename: str, by: int) -> Items:
     seen, counts = remote_clock.Seen(True), remote_clock.Seen(False)
     groups: dict[str, list[str]] = {}
     with h5py.File(filename) as file:
+        names = hdf5_remote_loop.dataset_names(file)
         for shot, group in file["shots"].items():
             for signal in group["signals"]:
                 path = f"/shots/{shot}/signals/{signal}"
                 groups.setdefault((shot, signal)[by], []).append(path)
         for key, paths in groups.items():
-            scales = {scale.name: scale for path in paths for scale in file[path].dims[0].values()}
+            scales = {scale for path in paths for scale in file[path].dims[0].values()}
             named = [(path, file[path]) for path in paths]
-            named += [(f"{key} {path}", scale) for path, scale in scales.items()]
+            named += [(f"{key} {names[scale]}", scale) for scale in scales]
             for name, dataset in named:
                 values = dataset[...]
                 seen.see(name, values)

@@ -16,7 +16,7 @@ import contextlib
 import importlib
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from multiprocessing.connection import Connection
 from typing import Any
@@ -169,15 +169,40 @@ def items(asked: dict[str, Any], part: int) -> Iterator[Read]:
     def read(checks: bool) -> Any:
         seen = remote_clock.Seen(checks)
         with opened(asked) as file:
+            names = dataset_names(file) if checks else {}
             for key in keys[first:stop]:
-                read_item(file, key, asked["items"][key], seen)
+                read_item(file, key, asked["items"][key], seen, names)
         return seen.result()
 
     yield read
 
 
-def read_item(file: Any, key: str, paths: list[str], seen: remote_clock.Sees) -> int:
-    """Read datasets that belong together, each with its scales; returns how many were read."""
+def dataset_names(file: Any) -> dict[Any, str]:
+    """Return the path of each dataset.
+
+    HDF5 would search the whole file for the name of each scale, since references lead to them.
+    """
+    kind, found = importlib.import_module("h5py").Dataset, {}
+
+    def visit(name: str, one: Any) -> None:
+        if isinstance(one, kind):
+            found[one] = f"/{name}"
+
+    file.visititems(visit)
+    return found
+
+
+def read_item(
+    file: Any,
+    key: str,
+    paths: list[str],
+    seen: remote_clock.Sees,
+    names: Mapping[Any, str],
+) -> int:
+    """Read datasets that belong together, each with its scales; returns how many were read.
+
+    Scales go by their `names`, which only data that is checked needs.
+    """
     scales, n_read = {}, 0
     for path in paths:
         dataset = file[path]
@@ -185,10 +210,10 @@ def read_item(file: Any, key: str, paths: list[str], seen: remote_clock.Sees) ->
         n_read += 1
         for dim in dataset.dims:
             for scale in dim.values():  # read again for each that has it
-                scales[scale.name] = scale[...]
+                scales[scale] = scale[...]
                 n_read += 1
-    for path, values in scales.items():
-        seen.see(f"{key} {path}", values)
+    for scale, values in scales.items():
+        seen.see(f"{key} {names.get(scale, '')}", values)
     return n_read
 
 

@@ -84,8 +84,9 @@ def read_batch(asked: dict[str, Any], groups: Groups) -> tuple[dict[str, Any], A
     n_read, start = 0, time.perf_counter()
     with hdf5_remote_loop.opened(asked) as file:
         open_seconds = time.perf_counter() - start
+        names = hdf5_remote_loop.dataset_names(file) if asked["verb"] == "check" else {}
         for key, paths in groups.items():
-            n_read += hdf5_remote_loop.read_item(file, key, paths, seen)
+            n_read += hdf5_remote_loop.read_item(file, key, paths, seen, names)
         seconds = time.perf_counter() - start - open_seconds
         record = {
             "open-file-time": open_seconds,
