@@ -10,6 +10,7 @@ Law
 from __future__ import annotations
 
 from collections.abc import Iterator
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,9 @@ from _multitables.index.types.numpy_type import dtype_of
 from _multitables.parent.open.handle import Handle, asked
 from _multitables.parent.open.mapping import Names, encoded, text
 from _multitables.parent.open.read_only import ATTRIBUTES, writes
+
+#: Of an attribute, as the core describes it: its name, and its number in the order of creation.
+NAMED, CREATED = itemgetter(0), itemgetter(1)
 
 
 @writes(*ATTRIBUTES)
@@ -51,7 +55,8 @@ class Attributes(Names):
         self._handle.shared  # noqa: B018 - which is an error once the file is closed
         if self._found is None:
             found = self._place.ask("attributes")
-            found.sort(key=_by_creation if all(map(_has_order, found)) else _by_name)
+            is_ordered = None not in map(CREATED, found)
+            found.sort(key=CREATED if is_ordered else NAMED)
             self._found = {one[0]: one[2:] for one in found}
         return self._found
 
@@ -106,15 +111,3 @@ class Attributes(Names):
         if not self._handle.is_open:
             return "<Attributes of closed HDF5 object>"
         return f"<Attributes of HDF5 object {self._place.path!r}>"
-
-
-def _has_order(found: tuple[Any, ...]) -> bool:
-    return found[1] is not None
-
-
-def _by_creation(found: tuple[Any, ...]) -> Any:
-    return found[1]
-
-
-def _by_name(found: tuple[Any, ...]) -> Any:
-    return found[0]

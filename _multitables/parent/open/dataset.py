@@ -87,7 +87,7 @@ class Dataset(Object, Filtered):
     def _type(self) -> StoredType:
         return StoredType(self._place, self._stored.datatype)
 
-    @property
+    @kept
     def _dtype(self) -> np.dtype[Any]:
         return self._type.dtype
 

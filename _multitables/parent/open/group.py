@@ -253,17 +253,21 @@ class Group(Object, Names):
 
     def _visited(self, func: Callable[[bytes, int, str], Any]) -> Any:
         self._handle.shared  # noqa: B018
-        answers = (func(*found) for found in objects_below(self._place))
-        return next((answer for answer in answers if answer is not None), None)
+        for found in objects_below(self._place):
+            answer = func(*found)
+            if answer is not None:
+                return answer
+        return None
 
     def _below_here(self) -> Callable[[bytes, int, str], Any]:
         """Return what makes the object of a path of links below, of its offset and its kind."""
         before = encoded(self.name or "/").rstrip(b"/") + b"/"
         handle, file = self._handle, self._place.file
+        inside = handle.place(file, 0, "/").path[:-1]
 
         def below(path: bytes, offset: int, kind: str) -> Any:
             name = text(before + path)
-            return handle.object(handle.place(file, offset, shown(name)), name, kind)
+            return handle.object(Place(file, offset, inside + shown(name)), name, kind)
 
         return below
 

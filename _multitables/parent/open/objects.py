@@ -12,6 +12,7 @@ Law
 from __future__ import annotations
 
 import posixpath
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -28,6 +29,14 @@ if TYPE_CHECKING:
     from _multitables.parent.open.attributes import Attributes
 
 Name = str | bytes | None
+
+
+@cache
+def _attributes_class() -> type[Attributes]:
+    """Return the class, which few programs need; an import for each object would cost more."""
+    from _multitables.parent.open.attributes import Attributes
+
+    return Attributes
 
 
 class Object:
@@ -56,9 +65,7 @@ class Object:
         """The attributes: a read-only mapping by name."""
         self._handle.shared  # noqa: B018 - which is an error once the file is closed
         if self._attributes is None:
-            from _multitables.parent.open.attributes import Attributes
-
-            self._attributes = Attributes(self._handle, self._place)
+            self._attributes = _attributes_class()(self._handle, self._place)
         return self._attributes
 
     @property

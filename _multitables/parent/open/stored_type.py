@@ -9,6 +9,7 @@ Law
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -32,6 +33,12 @@ if TYPE_CHECKING:
     from _multitables.select.h5py_grammar import Names
 
 
+@lru_cache(maxsize=1024)
+def _is_of_its_writer(body: bytes) -> bool:
+    """Whether the type may mean something else where PyTables wrote it."""
+    return datatype_of(body).has("bitfield", "time")
+
+
 class StoredType:
     """A type as a file stores it (`body`), of the dataset at a place."""
 
@@ -42,7 +49,7 @@ class StoredType:
     def datatype(self) -> Datatype:
         """The core's description of the type."""
         place, datatype = self._place, datatype_of(self._body)
-        if not datatype.has("bitfield", "time") or place.offset == UNKNOWN:
+        if not _is_of_its_writer(self._body) or place.offset == UNKNOWN:
             return datatype
         attributes = asked(place.file.metadata.attributes, place, place.offset)
         return datatype.as_pytables(strings=False) if is_pytables(attributes) else datatype
