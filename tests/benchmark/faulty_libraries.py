@@ -5,20 +5,21 @@ Law
 1. A faulty library takes the place of a contender, and offers the library's face over rows in
    memory.
 2. Each lie is one fault that a broken reader would make.
+3. Many children import it: what it needs of the benchmark is imported where it is used.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import tables
 
-from _benchmark.contenders.streams import Stream
-from _benchmark.contract import Source
-from _benchmark.studies.sweep.lines import MakeContender
+if TYPE_CHECKING:
+    from _benchmark.contenders.streams import Stream
+    from _benchmark.contract import Source
+    from _benchmark.studies.sweep.lines import MakeContender
 
 
 def _one_bit(block: Any, at: int) -> Any:
@@ -103,6 +104,9 @@ def fake_stream(
     lie: Callable[[Any, int], Any], only: tuple[str, int] | None = None
 ) -> MakeContender:
     """`Stream` over a library that lies, in every cell or only in one."""
+    import tables
+
+    from _benchmark.contenders.streams import Stream
 
     def make(
         source: Source, access: str, n_procs: int, options: Any, _cold: bool = False
