@@ -9,7 +9,8 @@ Law
 3. `pytest --examples 10` has Hypothesis draw ten times as many: minutes that CI does not have.
 4. HDF5 libraries are warmed up before the first test, so that what they keep for themselves is
    not taken for a leak. BLAS may use no threads: it ends them when a process forks, and starts
-   others in whatever test multiplies matrices next.
+   others in whatever test multiplies matrices next. Nor may that of children, a sixth of whose
+   import of NumPy is to start them.
 """
 
 from __future__ import annotations
@@ -89,6 +90,7 @@ def pytest_sessionstart() -> None:
     tables.set_blosc2_max_threads(1)
     os.environ["BLOSC_NTHREADS"] = "1"
     threadpoolctl.threadpool_limits(1, "blas")
+    os.environ["OPENBLAS_NUM_THREADS"] = "1"
     with h5py.File("warm-up", "w", driver="core", backing_store=False) as file:
         for name, options in (("a", hdf5plugin.Blosc()), ("b", hdf5plugin.Blosc2())):
             file.create_dataset(name, data=np.arange(1000), chunks=(100,), **options)

@@ -73,6 +73,13 @@ def stored(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Stored]
     return path, made
 
 
+@pytest.fixture
+def streamer(stored: tuple[Path, list[Stored]]) -> Iterator[multitables.Streamer]:
+    """Opens the file, indexes a dataset and starts a reader once, not for each example."""
+    with multitables.Streamer(stored[0]) as opened:
+        yield opened
+
+
 @dataclass(frozen=True)
 class Wanted:
     """What is asked for, of which datasets."""
@@ -111,11 +118,13 @@ space = settings(
 @pytest.mark.hang(180)
 @space
 @given(a_stream())
-def test_queues(stored: tuple[Path, list[Stored]], wanted: Wanted) -> None:
-    path, datasets = stored
+def test_queues(
+    stored: tuple[Path, list[Stored]], streamer: multitables.Streamer, wanted: Wanted
+) -> None:
+    _, datasets = stored
     chosen = [datasets[number] for number in wanted.datasets]
     options = wanted.options
-    with multitables.Streamer(path).get_queue(_paths(wanted, chosen), **options) as stream:
+    with streamer.get_queue(_paths(wanted, chosen), **options) as stream:
         size = stream.block_size
         if options["block_size"] is not None:
             assert size == options["block_size"]
@@ -157,11 +166,13 @@ def _wanted(rows: np.ndarray, begin: int, length: int) -> np.ndarray:
 @pytest.mark.hang(180)
 @space
 @given(a_stream())
-def test_generators(stored: tuple[Path, list[Stored]], wanted: Wanted) -> None:
-    path, datasets = stored
+def test_generators(
+    stored: tuple[Path, list[Stored]], streamer: multitables.Streamer, wanted: Wanted
+) -> None:
+    _, datasets = stored
     chosen = [datasets[number] for number in wanted.datasets]
     options = {**wanted.options, "remainder": True}
-    rows = multitables.Streamer(path).get_generator(_paths(wanted, chosen), **options)
+    rows = streamer.get_generator(_paths(wanted, chosen), **options)
     limit = 230 if options["cyclic"] else 102
     count = 0
     for row in itertools.islice(rows, limit):
@@ -178,10 +189,14 @@ def test_generators(stored: tuple[Path, list[Stored]], wanted: Wanted) -> None:
 @pytest.mark.hang(180)
 @settings(parent=space, max_examples=60)
 @given(st.integers(0, 8 * len(NAMES) - 1), st.integers(1, 250))
-def test_remainders(stored: tuple[Path, list[Stored]], number: int, block_size: int) -> None:
-    path, datasets = stored
-    one = datasets[number]
-    tail = multitables.Streamer(path).get_remainder(one.name, block_size)
+def test_remainders(
+    stored: tuple[Path, list[Stored]],
+    streamer: multitables.Streamer,
+    number: int,
+    block_size: int,
+) -> None:
+    one = stored[1][number]
+    tail = streamer.get_remainder(one.name, block_size)
     begin = 101 // block_size * block_size
     same(tail, one.rows[begin:])
 
@@ -190,13 +205,17 @@ def test_remainders(stored: tuple[Path, list[Stored]], number: int, block_size: 
 @settings(parent=space, max_examples=60)
 @given(st.sampled_from(sorted(COLUMN)), st.integers(0, 7), st.integers(1, 200), st.booleans())
 def test_fields(
-    stored: tuple[Path, list[Stored]], kind: str, shape: int, block_size: int, cyclic: bool
+    stored: tuple[Path, list[Stored]],
+    streamer: multitables.Streamer,
+    kind: str,
+    shape: int,
+    block_size: int,
+    cyclic: bool,
 ) -> None:
-    path, datasets = stored
-    one = datasets[shape * len(NAMES) + NAMES.index(kind)]
+    one = stored[1][shape * len(NAMES) + NAMES.index(kind)]
     field = COLUMN[kind]
     rows = np.ascontiguousarray(one.rows[field])
-    with multitables.Streamer(path).get_queue(
+    with streamer.get_queue(
         one.name, n_procs=1, block_size=block_size, cyclic=cyclic, remainder=True, field=field
     ) as stream:
         for begin, length in _spans(block_size, {"cyclic": cyclic, "remainder": True}):
