@@ -427,7 +427,8 @@ def whole_ring(
     unchunked_bytes: int,
     remainder: bool,
     most_bytes: tuple[int, int],
-) -> tuple[Ring, int] | None: ...
+    n_readers: int,
+) -> tuple[Ring, int, int] | None: ...
 
 class Trial:
     def __init__(self, plan: bytes) -> None: ...

@@ -17,8 +17,9 @@ LITTLE_REMOTE_BYTES = 256 << 20
 #: Data of up to this size, in the page cache, is read on the caller's own thread: to wake another
 #: one takes longer, or as long.
 HERE_BYTES = 512 << 10
-#: The same of data without a filter, which is only copied.
-COPIED_HERE_BYTES = 4 << 20
+#: A plain dataset of up to this size has a ring for all of it. Without a filter it is only copied, on
+#: the caller's own thread, too.
+WHOLE_BYTES = 4 << 20
 #: Rows of unchunked data that make a block by default, in bytes.
 UNCHUNKED_BLOCK_BYTES = 128 << 10
 #: The library's own choice of ring is at least this large, so that jitter is hidden.

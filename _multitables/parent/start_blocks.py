@@ -71,7 +71,7 @@ def start_blocks(
 
     try:
         refuse_ragged(spec.path)
-        stream = None if tail_only else whole_stream(spec, wanted)
+        stream = None if tail_only else whole_stream(pool, spec, wanted)
         if stream is not None:
             return stream
         return start_stream(pool, wanted.n_procs, lambda: open_data(spec), planned)

@@ -100,7 +100,7 @@ def test_little_data_is_streamed_as_any(
 
 
 def test_data_that_is_more_is_streamed_as_any(tmp_path: Path) -> None:
-    path, elements = tmp_path / "more.h5", sizes.COPIED_HERE_BYTES
+    path, elements = tmp_path / "more.h5", sizes.WHOLE_BYTES
     with h5py.File(path, "w") as file:
         file["copied"] = np.zeros(elements, "u1")
         file["more"] = np.zeros(elements + 1, "u1")

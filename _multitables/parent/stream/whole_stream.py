@@ -1,17 +1,19 @@
-"""Streams of little data, which are read before the first block is taken.
+"""Streams of little data, whose rings hold all of it.
 
 Law
 ---
 1. One plain dataset, or a field, in the order of the file: the core goes from its object header to
-   a ring with all of its rows in one call, on the caller's own thread.
-2. A stream comes from here only if all its blocks were read. For anything else, such as damaged
-   data, the usual stream is started, and reports what is wrong.
+   a ring for all of its rows in one call.
+2. The least is read on the caller's own thread before the first block is taken, and is a stream from
+   here only if all its blocks were read. For anything else, such as damaged data, the usual stream
+   is started, and reports what is wrong. What takes longer to decode is read by threads.
 3. The index and the plan are made when they are first used: few streams use them.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 from _multitables import _core, sizes
 from _multitables.index.chunk_index import SourceFile
@@ -20,6 +22,8 @@ from _multitables.index.datasets.source import Source
 from _multitables.index.files import device
 from _multitables.index.types.plugins import READERS_FILTERS
 from _multitables.parent.readers.death import Death
+from _multitables.parent.readers.reader_pool import ReaderPool
+from _multitables.parent.readers.threads import Threads
 from _multitables.parent.stream.open_stream import DataSpec
 from _multitables.parent.stream.stream_queue import StreamQueue
 from _multitables.plan.reader_options import StreamOptions
@@ -41,7 +45,9 @@ class _Done:
 _DONE = _Done()
 
 
-def whole_stream(spec: DataSpec, options: StreamOptions) -> StreamQueue | None:
+def whole_stream(
+    pool: ReaderPool, spec: DataSpec, options: StreamOptions
+) -> StreamQueue | None:
     """Return a stream of little data, or None: it is more, or is not read like this.
 
     Raises
@@ -61,14 +67,16 @@ def whole_stream(spec: DataSpec, options: StreamOptions) -> StreamQueue | None:
             return None
         if not _core.native_filters().keys() >= {one[0] for one in stored.dataset.stored.filters}:
             return None
-        return _stream(source, stored, options)
+        return _stream(pool, source, stored, options)
 
 
 def _rotates(stored: StoredField) -> bool:
     return device.number_rotates(stored.dataset.place.file.fingerprint.device)
 
 
-def _stream(source: Source, stored: StoredField, options: StreamOptions) -> StreamQueue | None:
+def _stream(
+    pool: ReaderPool, source: Source, stored: StoredField, options: StreamOptions
+) -> StreamQueue | None:
     file, element = stored.dataset.place.file, stored.part.element
     if file.fingerprint.opened is None:
         return None
@@ -82,11 +90,12 @@ def _stream(source: Source, stored: StoredField, options: StreamOptions) -> Stre
         block_rows=options.block_size,
         unchunked_bytes=sizes.UNCHUNKED_BLOCK_BYTES,
         remainder=options.remainder,
-        most_bytes=(sizes.COPIED_HERE_BYTES, sizes.HERE_BYTES),
+        most_bytes=(sizes.WHOLE_BYTES, sizes.HERE_BYTES),
+        n_readers=options.n_procs.count,
     )
     if made is None:
         return None
-    ring, size = made
+    ring, size, n_threads = made
 
     def plan() -> ReadPlan:
         tasks, chunks = ring.planned()
@@ -94,14 +103,18 @@ def _stream(source: Source, stored: StoredField, options: StreamOptions) -> Stre
         planned = plan_reads(
             [source.index_of(stored, chunks)],
             block_rows=size,
-            n_readers=1,
+            n_readers=n_threads or 1,
             remainder=options.remainder,
             native_filters=READERS_FILTERS,
         )
         tapes = (Tape(0, twice_bytes // 2),)  # it is mapped twice
         return replace(planned, tapes=tapes, tasks=tasks.view(TASK))
 
-    return StreamQueue(ring, _DONE, plan, size, _nobody)
+    if not n_threads:
+        return StreamQueue(ring, _DONE, plan, size, _nobody)
+    threads = Threads(n_threads, pool.library_timeout_seconds, False)
+    threads.assign(ring)
+    return StreamQueue(ring, threads, plan, size, partial(pool.give_back(), threads))
 
 
 def _nobody(_sound: bool) -> None:

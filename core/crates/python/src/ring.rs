@@ -233,8 +233,8 @@ impl Ring {
 }
 
 impl Ring {
-    /// A ring whose only reader is at rest: no process ever has it.
-    pub(super) fn read(book: Leases, views: Vec<View>) -> Ring {
+    /// A ring of one array, for threads; without the plan's descriptor no process ever has it.
+    pub(super) fn plain(book: Leases, views: Vec<View>, plan: Option<OwnedFd>) -> Ring {
         let inner = Inner {
             book: Arc::new(book),
             views,
@@ -243,7 +243,7 @@ impl Ring {
         };
         Ring {
             inner: Arc::new(inner),
-            fds: Mutex::default(),
+            fds: Mutex::new(plan.map(|plan| (plan, None))),
         }
     }
 }

@@ -1,9 +1,11 @@
-//! Rings of streams that are little: all rows of a dataset, read before the first block is taken.
+//! Rings of streams that are little: they hold all rows of a dataset.
 //!
 //! Law:
-//! 1. The caller's own thread reads, with the engine and into the ring that all streams have.
-//! 2. It returns a ring only if all rows were read. Otherwise the caller starts the usual stream, which
-//!    reports what is wrong.
+//! 1. The caller's own thread reads what is least, with the engine and into the ring that all streams
+//!    have. Its ring is returned only if all rows were read. Otherwise the caller starts the usual
+//!    stream, which reports what is wrong.
+//! 2. Threads that the caller starts read what is more, and takes longer to decode than they take to
+//!    begin.
 
 use super::metadata::OpenedFile;
 use super::ring::Ring;
@@ -14,6 +16,7 @@ use hdf5_format::chunk::Chunk;
 use hdf5_format::layout::Layout;
 use numpy::npyffi::npy_intp;
 use numpy::{PyArrayDescr, PyArrayDescrMethods};
+use os::memory::sealed_memfd;
 use pyo3::prelude::*;
 use serve::process::ring_threads::read_here;
 use serve::ring::control::control_bytes;
@@ -26,16 +29,17 @@ const LOOKS: usize = 8;
 /// A stored piece that is longer is looked for at several places.
 const PIECE_BYTES: u64 = 256 << 10;
 
-/// Bytes that are read at once of what is stored as it is delivered, and of what is decoded.
+/// Bytes that are read at most, and those of what is decoded before this returns.
 type MostBytes = (u64, u64);
 
-/// A ring with all blocks of a stream of a dataset, and the rows of a block: `block_rows`, or those of a
-/// chunk, or as many as have `unchunked_bytes`. `dtype` and `inner` are those of an element. None: it is
-/// more, or not in the page cache, or it cannot be read like this.
+/// A ring for all blocks of a stream of a dataset; the rows of a block: `block_rows`, or those of a chunk,
+/// or as many as have `unchunked_bytes`; and how many of `n_readers` threads are to read it, none if it
+/// is read. `dtype` and `inner` are those of an element. None: it is more, or not in the page cache, or it
+/// cannot be read like this.
 #[expect(clippy::too_many_arguments, reason = "they are given by names")]
 #[pyfunction]
 #[pyo3(signature = (stored, opened, source, *, delivered, dtype, inner, block_rows, unchunked_bytes,
-    remainder, most_bytes))]
+    remainder, most_bytes, n_readers))]
 pub fn whole_ring(
     py: Python<'_>,
     stored: &StoredDataset,
@@ -48,7 +52,8 @@ pub fn whole_ring(
     unchunked_bytes: u64,
     remainder: bool,
     most_bytes: MostBytes,
-) -> PyResult<Option<(Ring, u64)>> {
+    n_readers: usize,
+) -> PyResult<Option<(Ring, u64, usize)>> {
     let (dataset, extents) = (&stored.dataset, stored.extents());
     let (Some(file), [n_rows, dims @ ..]) = (&stored.file, &dataset.dataspace.dims[..]) else {
         return Ok(None);
@@ -58,12 +63,16 @@ pub fn whole_ring(
     let row_bytes = product(&row_shape, dtype.itemsize() as u64);
     let stored_bytes = product(dims, dataset.element_bytes.into());
     let n_bytes = stored_bytes.and_then(|bytes| bytes.checked_mul(*n_rows));
-    let as_it_is = extents.is_none() || dataset.filters.is_empty();
-    let most = if as_it_is { most_bytes.0 } else { most_bytes.1 };
-    let (Some(row_bytes @ 1..), Some(n_bytes @ 1..)) = (row_bytes, n_bytes.filter(|&n| n <= most))
-    else {
+    let (Some(row_bytes @ 1..), Some(n_bytes @ 1..)) = (row_bytes, n_bytes) else {
         return Ok(None);
     };
+    let as_it_is = extents.is_none() || dataset.filters.is_empty();
+    let here = as_it_is || n_bytes <= most_bytes.1;
+    let chunk_rows = extents.map_or(1, |extents| n_rows.div_ceil(extents[0].max(1)));
+    if n_bytes > most_bytes.0 || !here && chunk_rows < n_readers as u64 {
+        return Ok(None);
+    }
+    let n_readers = if here { 1 } else { n_readers };
     let of_chunk = extents.and_then(|extents| extents.first().copied());
     let size = block_rows
         .or(of_chunk)
@@ -77,21 +86,28 @@ pub fn whole_ring(
     let made = py.detach(|| {
         let table = table_of_one(file, dataset, &source, delivered, n_bytes);
         let (words, len) = table.as_ref().ok()?.as_ref()?.words();
-        let plan = Plan::whole((words, len), rows, size, control_bytes(1, WHOLE_SLOTS, 1)).ok()?;
+        let control_bytes = control_bytes(n_readers, WHOLE_SLOTS, 1);
+        let plan = Plan::whole((words, len), rows, size, n_readers, control_bytes).ok()?;
         let is_inline = matches!(dataset.layout, Layout::Compact { .. });
         if !is_inline && !opened.0.has_cached(places(plan.table.chunks())) {
             return None;
         }
         let maps = ring_for(&plan).ok()?;
         let book = Leases::new(plan, maps, 0).ok()?;
-        (read_here(&book) && book.ready_blocks() == book.total_blocks()).then_some(book)
+        if !here {
+            let of_plan = sealed_memfd(c"multitables-plan", book.plan.bytes()).ok()?;
+            return Some((book, Some(of_plan)));
+        }
+        let is_read = read_here(&book) && book.ready_blocks() == book.total_blocks();
+        is_read.then_some((book, None))
     });
-    let Some(book) = made else {
+    let Some((book, of_plan)) = made else {
         return Ok(None);
     };
     let row_shape = row_shape.into_iter().map(|n| n as npy_intp).collect();
     let views = known(vec![(dtype, row_shape)], &book.plan)?;
-    Ok(Some((Ring::read(book, views), size)))
+    let n_threads = if here { 0 } else { n_readers };
+    Ok(Some((Ring::plain(book, views, of_plan), size, n_threads)))
 }
 
 /// Where some of the stored bytes lie: in some of the chunks, or at several places of the only one.

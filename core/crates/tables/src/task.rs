@@ -53,8 +53,8 @@ pub struct Share {
 }
 
 impl Task {
-    /// All chunks of the first rows of the only dataset.
-    pub fn whole(rows: u64, n_chunks: u64) -> Task {
+    /// All chunks of some rows of the only dataset.
+    pub fn whole(rows: Range<u64>, first_chunk: u64, n_chunks: u64) -> Task {
         Task {
             dataset: 0,
             tape: 0,
@@ -62,9 +62,9 @@ impl Task {
             share: 0,
             shares: 0,
             reserved: 0,
-            row_begin: 0,
-            row_end: rows,
-            first_chunk: 0,
+            row_begin: rows.start,
+            row_end: rows.end,
+            first_chunk,
             n_chunks,
             repeat: 1,
             position: 0,

@@ -1,18 +1,20 @@
 //! The plan of a stream that its ring holds whole, made of a table of one dataset.
 //!
 //! Law:
-//! 1. One reader has all rows as one task: blocks are taken when all are there.
+//! 1. Readers have about equally many tasks, each of enough chunks to decode some side by side.
 //! 2. The tape has one of few sizes, so that the ring of one stream serves the next one.
 //! 3. It is checked as every plan is.
 
-use super::{Header, MAGIC, Memory, Plan, Refused, TapeRecord, Task};
-use crate::dataset::DatasetTable;
+use super::{Header, MAGIC, Memory, Plan, Refused, TapeRecord, Task, table};
+use crate::dataset::{Dataset, DatasetTable};
 use crate::words::put;
 use os::memory::page_bytes;
 use std::sync::Arc;
 
-/// Slots of tasks in the control header: more than there are tasks.
-pub const WHOLE_SLOTS: usize = 4;
+/// Slots of tasks in the control header.
+pub const WHOLE_SLOTS: usize = 16;
+/// Bytes of a task, about.
+const TASK_BYTES: u64 = 1 << 20;
 /// The shortest tape, and how many sizes lie between one and its double.
 const MIN_TAPE_BYTES: u64 = 64 << 10;
 const SIZES: u64 = 4;
@@ -25,12 +27,19 @@ impl Plan {
         words
     }
 
+    /// Its bytes, for other processes.
+    pub fn bytes(&self) -> &[u8] {
+        // SAFETY: they were checked to be there, and do not change.
+        unsafe { table::<u8>(&self.map, 0, self.header.total_bytes) }
+    }
+
     /// The plan for the first rows of a dataset, in blocks of `block_rows`; `table` are the words and the
-    /// bytes of its table. The control header has room for one reader and `WHOLE_SLOTS`.
+    /// bytes of its table. The control header has room for the readers and `WHOLE_SLOTS`.
     pub fn whole(
         (table, table_bytes): (&Arc<Vec<u64>>, usize),
         rows: u64,
         block_rows: u64,
+        n_readers: usize,
         control_bytes: usize,
     ) -> Result<Plan, Refused> {
         let datasets = DatasetTable::over(Memory::Private(table.clone()), 0, table_bytes)?;
@@ -42,10 +51,8 @@ impl Plan {
         let block_rows = block_rows.min(rows.max(1));
         let needed = rows.max(1).checked_mul(dataset.row_bytes as u64);
         let tape_bytes = tape_bytes(needed.ok_or("the rows are too long")?);
-        let chunk_rows = rows.div_ceil(dataset.chunk_dims[0]);
-        let task = Task::whole(rows, chunk_rows.saturating_mul(dataset.inner_chunks()));
-        let tasks = if rows > 0 { &[task][..] } else { &[] };
-        let head = size_of::<Header>() + size_of::<TapeRecord>() + size_of_val(tasks);
+        let tasks = tasks(dataset, rows, n_readers as u64);
+        let head = size_of::<Header>() + size_of::<TapeRecord>() + size_of_val(&tasks[..]);
         let len = head + table_bytes;
         let header = Header {
             magic: MAGIC,
@@ -54,7 +61,7 @@ impl Plan {
             n_tasks: tasks.len() as u64,
             n_order: 0,
             n_listed: 0,
-            n_readers: 1,
+            n_readers: n_readers as u64,
             n_slots: WHOLE_SLOTS as u64,
             first_row: 0,
             lap_rows: rows,
@@ -78,10 +85,30 @@ impl Plan {
         let mut words = Vec::with_capacity(head / 8 + table.len());
         put(&mut words, &[header]);
         put(&mut words, &[tape]);
-        put(&mut words, tasks);
+        put(&mut words, &tasks);
         words.extend_from_slice(table);
         Plan::checked(Memory::Private(Arc::new(words)), len)
     }
+}
+
+/// Tasks for the first rows of a dataset, of whole chunks.
+fn tasks(dataset: &Dataset, rows: u64, n_readers: u64) -> Vec<Task> {
+    let (outer, inner) = (dataset.chunk_dims[0], dataset.inner_chunks());
+    let chunk_rows = rows.div_ceil(outer);
+    let n_bytes = rows.saturating_mul(dataset.row_bytes as u64);
+    let n_tasks = n_bytes.div_ceil(TASK_BYTES).max(1);
+    let each = chunk_rows
+        .div_ceil(n_tasks.next_multiple_of(n_readers))
+        .max(1);
+    let begins = (0..chunk_rows).step_by(each as usize);
+    begins
+        .map(|begin| {
+            let end = (begin + each).min(chunk_rows);
+            let of_rows = begin * outer..end.saturating_mul(outer).min(rows);
+            let chunks = (end - begin).saturating_mul(inner);
+            Task::whole(of_rows, begin.saturating_mul(inner), chunks)
+        })
+        .collect()
 }
 
 /// A size for a tape of at least `needed` bytes, in whole pages.
