@@ -17,8 +17,8 @@ LITTLE_REMOTE_BYTES = 256 << 20
 #: Data of up to this size, in the page cache, is read on the caller's own thread: to wake another
 #: one takes longer, or as long.
 HERE_BYTES = 512 << 10
-#: A plain dataset of up to this size has a ring for all of it. Without a filter it is only copied, on
-#: the caller's own thread, too.
+#: A plain dataset of up to this size has a ring for all of it. Without a filter it is only copied,
+#: on the caller's own thread, too.
 WHOLE_BYTES = 4 << 20
 #: Rows of unchunked data that make a block by default, in bytes.
 UNCHUNKED_BLOCK_BYTES = 128 << 10

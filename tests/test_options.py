@@ -19,8 +19,7 @@ from _multitables.plan import reader_options
 
 
 def checked(**given: Any) -> reader_options.StreamOptions:
-    return options.checked(
-        reader_options.StreamOptions,
+    return reader_options.stream_options(
         **{
             "n_procs": None,
             "read_ahead": None,
@@ -41,11 +40,24 @@ def test_defaults(monkeypatch: pytest.MonkeyPatch) -> None:
     for cores, procs in ((1, 1), (3, 3), (4, 4), (64, 4)):
         monkeypatch.setattr(reader_options, "available_cores", lambda cores=cores: cores)
         found = checked()
-        assert found.n_procs == reader_options.ReaderCount(procs, None)
-        assert checked(n_procs=0).n_procs == reader_options.ReaderCount(procs, True)
+        for one, threads in ((found, None), (checked(n_procs=0), True)):
+            assert (one.n_procs.count, one.n_procs.threads) == (procs, threads)
         assert found.read_ahead is None
         assert found.block_size is None
         assert (found.cyclic, found.ordered, found.remainder) == (False, False, False)
+
+
+def test_what_was_checked_is_not_taken_for_an_equal_value_of_another_type() -> None:
+    assert checked(block_size=1, max_wait_seconds=1) == checked(block_size=1, max_wait_seconds=1.0)
+    with pytest.raises(multitables.OptionsError, match="block_size"):
+        checked(block_size=True)
+    with pytest.raises(multitables.OptionsError, match="max_wait_seconds"):
+        checked(max_wait_seconds=True)
+    versions: list[Any] = [1]
+    assert checked(version=versions).version == (1,)
+    versions[0] = True
+    with pytest.raises(multitables.OptionsError, match="version"):
+        checked(version=versions)
 
 
 @pytest.mark.parametrize("number", [1, np.int64(1), np.uint8(1), np.array(1)], ids=repr)

@@ -27,7 +27,7 @@ from _multitables.parent.start_blocks import start_blocks
 from _multitables.parent.stream.open_stream import DataSpec
 from _multitables.parent.stream.stream_queue import StreamQueue
 from _multitables.parent.titles import count, file_title
-from _multitables.plan.reader_options import StreamerOptions, StreamOptions
+from _multitables.plan.reader_options import StreamerOptions, StreamOptions, stream_options
 from _multitables.tree import Joined, Paths, structure_of
 
 if TYPE_CHECKING:
@@ -213,8 +213,7 @@ class Streamer(ManyDatasets):
             to read. Of several files, rows that differ in type or shape, have any length, or are
             read by a library.
         """
-        wanted = checked(
-            StreamOptions,
+        wanted = stream_options(
             n_procs=n_procs,
             read_ahead=read_ahead,
             cyclic=cyclic,
@@ -299,8 +298,7 @@ class Streamer(ManyDatasets):
         numpy.ndarray, or tuple or dict of them
             A copy; of length 0 when `block_size` divides the dataset.
         """
-        wanted = checked(
-            StreamOptions,
+        wanted = stream_options(
             n_procs=None,
             read_ahead=None,
             cyclic=False,
@@ -350,8 +348,10 @@ class Streamer(ManyDatasets):
 
 def _check_not_joined(spec: DataSpec, option: str, got: object) -> None:
     """Raise if several datasets are given with an option that takes one."""
+    if got is False:
+        return
     joined = [leaf for leaf in structure_of(spec.path)[1] if isinstance(leaf, Joined)]
-    if joined and got is not False:
+    if joined:
         raise OptionsError(
             f"{option}={got!r} cannot be streamed of joined datasets, got {str(joined[0])!r}",
             advice="Stream the datasets one by one",

@@ -71,7 +71,7 @@ class StreamerBase:
 
     def _check_one_file(self, option: str, got: object) -> None:
         """Raise if there are several files, for an option that takes one."""
-        if self._file.is_several and got is not None and got is not False:
+        if got is not None and got is not False and self._file.is_several:
             raise OptionsError(
                 f"{option}={got!r} cannot be streamed, got "
                 f"{file_title(self.filename)} (expected one file)",

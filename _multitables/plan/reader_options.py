@@ -12,6 +12,7 @@ import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from _multitables.errors import OptionsError
@@ -32,6 +33,7 @@ from _multitables.options import (
     check_names,
     check_number,
     check_version,
+    checked,
     flag,
     option,
     whole,
@@ -63,17 +65,23 @@ def check_procs(name: str, value: Any) -> int:
 class ReaderCount:
     """How many readers a stream has, and what they are."""
 
-    count: int
+    #: As it was given.
+    given: int | None
     #: Threads of this process, or processes; None: whichever takes less time.
     threads: bool | None
+
+    @property
+    def count(self) -> int:
+        """How many; where that is left open, by the cores that there are now."""
+        return check_procs("n_procs", None) if self.given is None else self.given
 
 
 def _readers(name: str, value: Any) -> ReaderCount:
     """Check `n_procs` of a stream: no processes are threads."""
     if value is None:
-        return ReaderCount(check_procs(name, None), None)
+        return ReaderCount(None, None)
     if whole(name, value, 0, "Leave it out for one reader a core, up to 4") == 0:
-        return ReaderCount(check_procs(name, None), True)
+        return ReaderCount(None, True)
     return ReaderCount(check_procs(name, value), False)
 
 
@@ -157,6 +165,8 @@ def check_versions(name: str, value: Any) -> Any:
 
 # ---- the options of each entry point ------------------------------------------------------------
 
+#: What never changes, and equals nothing else of its own type.
+_PLAIN = frozenset((type(None), bool, int, float, str))
 _READ_AHEAD = "Leave it out for the library's choice"
 
 
@@ -211,6 +221,17 @@ class StreamOptions:
     def has_versions(self) -> bool:
         """Whether several versions are streamed."""
         return isinstance(self.version, tuple | slice)
+
+
+def stream_options(**given: Any) -> StreamOptions:
+    """Check the options of a stream: plain values once, as many streams have the same ones."""
+    is_plain = _PLAIN.issuperset(map(type, given.values()))
+    return _remembered(**given) if is_plain else checked(StreamOptions, **given)
+
+
+@lru_cache(maxsize=16, typed=True)
+def _remembered(**given: Any) -> StreamOptions:
+    return checked(StreamOptions, **given)
 
 
 def _refuse(given: Mapping[str, Any], names: Sequence[str], where: str) -> None:

@@ -62,14 +62,20 @@ def read_whole(name: str, options: StorageOptions) -> tuple[Fingerprint, bytes]:
     return stored_objects.read_whole(name, options)
 
 
-def changed(name: str, fingerprint: Fingerprint) -> bool:
-    """Whether a file is not the one that was indexed."""
+def current_name(name: str, fingerprint: Fingerprint) -> str | None:
+    """Return a name that opens the file that was indexed; None: it has changed."""
     access = fingerprint.access
     try:
-        options = access.options if access else StorageOptions()
-        return fingerprint_of(opening_name(name, fingerprint), options) != fingerprint
+        found = fingerprint_of(name, access.options if access else StorageOptions())
+        return name if found == fingerprint else None
     except OSError:
-        return True
+        opening = opening_name(name, fingerprint)
+        return opening if opening != name else None
+
+
+def changed(name: str, fingerprint: Fingerprint) -> bool:
+    """Whether a file is not the one that was indexed."""
+    return current_name(name, fingerprint) is None
 
 
 def is_file(name: str, options: StorageOptions) -> bool:

@@ -29,7 +29,12 @@ from _multitables.index.chunk_index import Fingerprint
 from _multitables.index.chunk_index import changed as changed_fields
 from _multitables.index.files.open_options import OpenOptions
 from _multitables.index.files.reach import Reach
-from _multitables.index.files.stored_files import changed, fingerprint_of, is_file, opening_name
+from _multitables.index.files.stored_files import (
+    current_name,
+    fingerprint_of,
+    is_file,
+    opening_name,
+)
 from _multitables.index.kerchunk.layout import is_references
 from _multitables.index.saved.places import with_saved_index
 from _multitables.index.types import hdf5_errors
@@ -160,11 +165,11 @@ class OpenFiles:
         """Take the locks again; False if a file changed, or is open for writing."""
         try:
             for file in self._files.values():
-                if changed(file.filename, file.fingerprint):
+                if (name := current_name(file.filename, file.fingerprint)) is None:
                     return False
                 is_reference = file.opened_by != file.filename
                 if is_reference or (takes_locks() and not file.fingerprint.access):
-                    file.metadata.lock(opening_name(file.filename, file.fingerprint))
+                    file.metadata.lock(name)
         except OSError:
             self.close()
             return False

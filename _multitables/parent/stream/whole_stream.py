@@ -2,11 +2,11 @@
 
 Law
 ---
-1. One plain dataset, or a field, in the order of the file: the core goes from its object header to
-   a ring for all of its rows in one call.
-2. The least is read on the caller's own thread before the first block is taken, and is a stream from
-   here only if all its blocks were read. For anything else, such as damaged data, the usual stream
-   is started, and reports what is wrong. What takes longer to decode is read by threads.
+1. One plain dataset, or a field, in the order of the file: the core goes from its object header
+   to a ring for all of its rows in one call.
+2. The least is read on the caller's own thread before the first block is taken, and is a stream
+   from here only if all its blocks were read. For anything else, such as damaged data, the usual
+   stream is started, and reports what is wrong. What takes longer to decode is read by threads.
 3. The index and the plan are made when they are first used: few streams use them.
 """
 
@@ -45,9 +45,7 @@ class _Done:
 _DONE = _Done()
 
 
-def whole_stream(
-    pool: ReaderPool, spec: DataSpec, options: StreamOptions
-) -> StreamQueue | None:
+def whole_stream(pool: ReaderPool, spec: DataSpec, options: StreamOptions) -> StreamQueue | None:
     """Return a stream of little data, or None: it is more, or is not read like this.
 
     Raises
@@ -65,7 +63,8 @@ def whole_stream(
         stored = source.stored_field(spec.path, spec.field)
         if stored is None or (spec.rotational is None and _rotates(stored)):
             return None
-        if not _core.native_filters().keys() >= {one[0] for one in stored.dataset.stored.filters}:
+        filters = stored.dataset.stored.filters
+        if filters and not _core.native_filters().keys() >= {one[0] for one in filters}:
             return None
         return _stream(pool, source, stored, options)
 

@@ -34,12 +34,14 @@ static KEPT: Mutex<Vec<Kept>> = Mutex::new(Vec::new());
 
 /// A ring for `plan`: a kept one, or a new one.
 pub fn ring_for(plan: &Plan) -> io::Result<Arc<RingMaps>> {
-    let fits = |kept: &Kept| kept.mark.is_mine() && kept.maps.fits(plan);
+    // Who gave it back may hold it for another moment.
+    let is_free = |kept: &Kept| kept.mark.is_mine() && Arc::strong_count(&kept.maps) == 1;
     let found = KEPT.try_lock().ok().and_then(|mut kept| {
-        let at = kept.iter().rposition(fits)?;
+        let at = kept
+            .iter()
+            .rposition(|one| is_free(one) && one.maps.fits(plan))?;
         Some(kept.remove(at).maps)
     });
-    // Who gave it back may hold it for another moment: then there is a new one.
     if let Some(mut maps) = found.and_then(Arc::into_inner) {
         maps.control = control_of(plan, &maps.head);
         maps.control.clear(plan);

@@ -295,7 +295,9 @@ impl Leases {
             return;
         }
         let mut state = self.state();
-        state.closed = true;
+        if std::mem::replace(&mut state.closed, true) {
+            return;
+        }
         match self.plan.n_consumers() {
             1 => self.stop(),
             _ => self.end(&state),

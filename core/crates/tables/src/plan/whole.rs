@@ -1,7 +1,7 @@
 //! The plan of a stream that its ring holds whole, made of a table of one dataset.
 //!
 //! Law:
-//! 1. Readers have about equally many tasks, each of enough chunks to decode some side by side.
+//! 1. Readers have about equally many tasks, each of enough chunks to decode them in groups.
 //! 2. The tape has one of few sizes, so that the ring of one stream serves the next one.
 //! 3. It is checked as every plan is.
 
