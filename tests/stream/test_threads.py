@@ -69,13 +69,14 @@ def test_what_a_library_reads_has_a_process(rows: Path, n_procs: int | None) -> 
         np.testing.assert_array_equal(read(stream), ROWS)
 
 
-def test_a_stream_that_only_a_library_can_go_on_with_is_handed_over(h5: Path) -> None:
+@pytest.mark.parametrize("times", [1, 5])
+def test_a_stream_that_only_a_library_can_go_on_with_is_handed_over(h5: Path, times: int) -> None:
     """Of one chunk the core finds out too late that it is not for it."""
     import hdf5plugin
 
     with h5py.File(h5, "w") as file:
         options = hdf5plugin.Blosc(cname="zlib")
-        file.create_dataset("x", data=ROWS, chunks=(500, 6), **options)
+        file.create_dataset("x", data=np.tile(ROWS, (times, 1)), chunks=(500, 6), **options)
         dataset = file["x"].id
         _, stored = dataset.read_direct_chunk((5000, 0))
         # The compressor's number, in the high bits of the flags, is one that nobody has.

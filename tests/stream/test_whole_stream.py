@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 import multitables
-from _multitables import sizes
+from _multitables import machine, sizes
 from _multitables.parent import start_blocks
 from _multitables.parent.stream import whole_stream
 
@@ -136,6 +136,37 @@ def test_damage_is_said_by_the_stream_of_anything(little: Path) -> None:
         with pytest.raises(multitables.CorruptChunkError):
             queue.get()
         assert is_whole(streamer.get_queue("chunked"))
+
+
+@pytest.mark.parametrize("block_size", [None, 999])
+def test_what_takes_longer_to_decode_is_read_by_threads(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, block_size: int | None
+) -> None:
+    path, values = tmp_path / "longer.h5", np.arange(3 << 17).reshape(-1, 128)
+    with h5py.File(path, "w") as file:
+        file.create_dataset("x", data=values, chunks=(100, 128), compression=1, shuffle=True)
+        chunk = file["x"].id.get_chunk_info(25)
+    with multitables.Streamer(path) as streamer:
+        queue = streamer.get_queue("x", 0, block_size=block_size, remainder=True)
+        assert callable(queue._planned)  # the core made it
+        assert (n_readers := len(queue.statistics()["readers"])) == min(
+            4, machine.available_cores()
+        )
+        assert queue.statistics()["tasks"] >= n_readers
+        blocks, *_ = delivered(queue)
+        np.testing.assert_array_equal(np.concatenate([block for _, block in blocks]), values)
+        with path.open("r+b") as file:
+            file.seek(chunk.byte_offset + 9)
+            file.write(b"\xff\xff\xff")
+        damaged = []
+        for is_other in (False, True):
+            if is_other:
+                monkeypatch.setattr(start_blocks, "whole_stream", lambda *_: None)
+            queue = streamer.get_queue("x", 0, block_size=block_size, remainder=True)
+            with pytest.raises(multitables.CorruptChunkError) as said:
+                delivered(queue)
+            damaged.append((queue.statistics()["blocks_received"], str(said.value)))
+    assert damaged[0] == damaged[1]
 
 
 @pytest.mark.parametrize(
