@@ -49,6 +49,19 @@ def test_opening_a_small_file(tmp_path: Path, remote: Remote) -> None:
             assert sorted(asked) == wanted
 
 
+def test_a_stream_opens_its_object_once(tmp_path: Path, remote: Remote) -> None:
+    with h5py.File(tmp_path / "small.h5", "w") as file:
+        file["x"] = np.arange(5)
+    name = remote.put(tmp_path / "small.h5")
+    options = remote.options(looks_for_index=False)
+    remote.requests()
+    with Streamer(name, storage_options=options) as streamer:
+        with streamer.get_queue("x", block_size=5) as queue, queue.get() as block:
+            same(np.array(block), np.arange(5))
+        asked = [span(one) for one in remote.requests()]
+        assert len([one for one in asked if one[0] == 0]) == 1, asked
+
+
 @pytest.mark.parametrize("compression", [None, "gzip"])
 def test_parts_of_a_dataset_are_requested_at_a_time(
     tmp_path: Path, compression: str | None

@@ -30,6 +30,7 @@ from _multitables.plan.reader_options import StreamOptions
 from _multitables.plan.ring_size import Tape
 from _multitables.plan.stream_plan import ReadPlan, plan_reads
 from _multitables.plan.tasks import TASK
+from _multitables.remote.names import is_remote
 
 
 class _Done:
@@ -55,6 +56,8 @@ def whole_stream(pool: ReaderPool, spec: DataSpec, options: StreamOptions) -> St
     """
     if type(spec.path) is not str or spec.file.is_several or not options.is_plain:
         return None
+    if is_remote(spec.file.names[0]):
+        return None  # to open an object twice takes a request more
     if options.block_size is not None and options.block_size > sizes.HERE_BYTES:
         return None  # perhaps more than memory has
     if spec.inner is not None or spec.version is not None or spec.rotational:
