@@ -25,6 +25,7 @@ from _multitables.errors import (
     LibraryTimeoutError,
     MissingFileError,
     ReaderDiedError,
+    SharedMemoryError,
     StalledError,
     SubprocessException,
     library_error,
@@ -238,6 +239,15 @@ def _store(place: Place, record: Record) -> Exception:
     return store_error(name, record.text, place.good, place.lost, **values)
 
 
+def _shortage(place: Place, record: Record) -> Exception:
+    return SharedMemoryError(
+        f"shared memory for {place.where} cannot be reserved: {os.strerror(record.detail)}",
+        good=place.good,
+        advice="Free memory, or choose a smaller block_size or read_ahead",
+        **place.values(),
+    )
+
+
 _SIZES = "(expected {record.expected} bytes, got {record.got})"
 #: By the core's name for what stopped a task. ("died" is told with the death's own address.)
 KINDS: dict[str, Callable[[Place, Record], Exception]] = {
@@ -257,6 +267,7 @@ KINDS: dict[str, Callable[[Place, Record], Exception]] = {
     "internal": _internal,
     "format": _malformed_file,
     "store": _store,
+    "memory": _shortage,
 }
 
 

@@ -40,6 +40,7 @@ error_kinds! {
     DIED = 12,
     FORMAT = 13,
     STORE = 14,
+    MEMORY = 15,
 }
 
 /// The chunk of an error that is about none.
@@ -55,6 +56,8 @@ pub enum TaskError {
     /// An exception of the library fallback: "module\0type\0text".
     Library(String),
     Internal(String),
+    /// Pages of shared memory cannot be had.
+    Memory(std::io::Error),
     /// A structure of the file contradicts HDF5's specification.
     Format(String),
     /// Readers died of it: the chunk in hand, the last one's exit status, how many they were.
@@ -113,6 +116,7 @@ impl TaskError {
                 text = reason;
                 (error_kind::INTERNAL, 0, 0, 0, 0)
             }
+            TaskError::Memory(error) => (error_kind::MEMORY, 0, code(error), 0, 0),
             TaskError::Format(reason) => {
                 text = reason;
                 (error_kind::FORMAT, 0, 0, 0, 0)

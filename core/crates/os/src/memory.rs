@@ -2,8 +2,9 @@
 //!
 //! Law:
 //! 1. A memfd is sealed against resizing before anyone maps it, and its pages are reserved at
-//!    creation, so a shortage is an error here and never a SIGBUS later. Of memory that another
-//!    process made, the seals are looked at: without them it could be cut off under a mapping.
+//!    creation, or before they are first written where it is sparse, so a shortage is an error here and
+//!    never a SIGBUS later. Of memory that another process made, the seals are looked at: without them
+//!    it could be cut off under a mapping.
 //! 2. A tape is mapped twice, back to back: any span up to its capacity is contiguous.
 //! 3. Mappings end when they are dropped, and with them nothing is left: a memfd has no name.
 //! 4. This file knows nothing of plans, tasks or blocks.
@@ -47,6 +48,16 @@ pub fn sparse_memfd(name: &CStr, len: usize) -> io::Result<OwnedFd> {
         return Err(io::Error::last_os_error());
     }
     seal(&fd, SIZE_SEALS)?;
+    Ok(fd)
+}
+
+/// The same, where memory has room for all of it; its first pages are there.
+pub fn begun_memfd(name: &CStr, len: usize, first: usize) -> io::Result<OwnedFd> {
+    if !may_take(len as u64) {
+        return Err(no_memory(()));
+    }
+    let fd = sparse_memfd(name, len)?;
+    reserve(fd.as_fd(), 0, first)?;
     Ok(fd)
 }
 
@@ -243,8 +254,14 @@ impl Mapping {
         }
     }
 
-    /// Map `len` bytes (whole pages) from `offset` twice, back to back: 2 * `len` bytes.
-    pub fn double(fd: BorrowedFd<'_>, offset: usize, len: usize) -> io::Result<Mapping> {
+    /// Map `len` bytes (whole pages) from `offset` twice, back to back: 2 * `len` bytes. Of `sparse`
+    /// memory no page is entered, which would make it.
+    pub fn double(
+        fd: BorrowedFd<'_>,
+        offset: usize,
+        len: usize,
+        sparse: bool,
+    ) -> io::Result<Mapping> {
         if len == 0 || len % page_bytes() != 0 || len > isize::MAX as usize / 2 {
             return Err(io::ErrorKind::InvalidInput.into());
         }
@@ -262,7 +279,7 @@ impl Mapping {
         let mapping = Mapping::take(at, 2 * len)?;
         // Only rows that cross the end are reached through the second mapping: entered there too,
         // every page would count twice as this process's memory.
-        for (half, entered) in [(0, populate(len)), (1, 0)] {
+        for (half, entered) in [(0, if sparse { 0 } else { populate(len) }), (1, 0)] {
             // SAFETY: MAP_FIXED lands inside the range reserved just above, which we own.
             let part = unsafe {
                 libc::mmap(
@@ -374,7 +391,7 @@ mod tests {
     fn pages_are_entered_once_and_hold_what_they_held() {
         let len = POPULATE_LIMIT_BYTES + 3 * page_bytes();
         let fd = sparse_memfd(c"test", len).unwrap();
-        let tape = Mapping::double(fd.as_fd(), 0, len).unwrap();
+        let tape = Mapping::double(fd.as_fd(), 0, len, false).unwrap();
         let at = len - 1;
         // SAFETY: inside the mapping, which nobody else knows.
         unsafe { tape.base().add(at).write(7) };
@@ -395,7 +412,7 @@ mod tests {
     fn a_tape_is_contiguous_across_its_end() {
         let page = page_bytes();
         let fd = reserved_memfd(c"test", 3 * page).unwrap();
-        let tape = Mapping::double(fd.as_fd(), page, 2 * page).unwrap();
+        let tape = Mapping::double(fd.as_fd(), page, 2 * page, false).unwrap();
         // SAFETY: inside the mapping of 4 pages.
         unsafe {
             *tape.base().add(2 * page + 5) = 42;

@@ -65,7 +65,7 @@ fn outcome(plan: &TestPlan, file: &TestFile) -> (End, u32) {
     let shared = Shared::new(&plan.encode(file));
     let (plan, maps) = shared.map();
     let mut library = |_: &str, _: u64, _: u64, _: &mut [u8], _: Mark<'_>| Ok(());
-    let end = Reader::new(&plan, maps.control, &maps.tapes, 0).run(&mut library);
+    let end = Reader::new(&plan, &maps, 0).run(&mut library);
     let failure = maps.control.record(0).failure();
     (end, failure.map_or(0, |failure| failure.0))
 }
@@ -228,7 +228,7 @@ fn no_row_is_what_stood_in_the_ring() {
             unsafe { map.base().write_bytes(STALE, tape.bytes) };
         }
         let mut library = |_: &str, _: u64, _: u64, _: &mut [u8], _: Mark<'_>| Ok(());
-        let end = Reader::new(&plan, maps.control, &maps.tapes, 0).run(&mut library);
+        let end = Reader::new(&plan, &maps, 0).run(&mut library);
         assert_eq!(end, End::Done);
         for (number, tape) in maps.tapes.iter().enumerate() {
             let len = (plan.end_row() * ROW_BYTES) as usize;
@@ -310,7 +310,7 @@ fn rows_without_elements_are_no_chunks() {
         (0, 0)
     );
     let mut library = |_: &str, _: u64, _: u64, _: &mut [u8], _: Mark<'_>| Ok(());
-    let end = Reader::new(&plan, maps.control, &maps.tapes, 0).run(&mut library);
+    let end = Reader::new(&plan, &maps, 0).run(&mut library);
     assert_eq!(end, End::Done);
 }
 

@@ -14,7 +14,8 @@ use crate::shared_ring::Shared;
 use engine::counters::Mark;
 use engine::task_error::error_kind;
 use os::memory::{Mapping, reserved_memfd, sealed_memfd};
-use std::os::fd::AsFd;
+use std::fs::File;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 use tables::plan::Plan;
@@ -71,7 +72,7 @@ fn outcome(plan: &TestPlan, file: &TestFile) -> (End, u32, u64) {
         rows += stop - start;
         Ok(())
     };
-    let end = Reader::new(&plan, maps.control, &maps.tapes, 0).run(&mut library);
+    let end = Reader::new(&plan, &maps, 0).run(&mut library);
     (
         end,
         maps.control
@@ -202,7 +203,7 @@ fn no_row_is_what_stood_in_the_ring() {
                 fill_rows(1, start + 2, later);
                 Ok(())
             };
-            let end = Reader::new(&plan, maps.control, &maps.tapes, 0).run(&mut library);
+            let end = Reader::new(&plan, &maps, 0).run(&mut library);
             assert_eq!(end, End::Done);
             for (number, tape) in maps.tapes.iter().enumerate() {
                 let mut expected = vec![0; 16 * ROW_BYTES as usize];
@@ -261,7 +262,7 @@ fn tasks_before_a_failure_are_delivered() {
     let shared = Shared::new(&plan.encode(&file));
     let (plan, maps) = shared.map();
     let mut library = |_: &str, _: u64, _: u64, _: &mut [u8], _: Mark<'_>| Ok(());
-    let end = Reader::new(&plan, maps.control, &maps.tapes, 0).run(&mut library);
+    let end = Reader::new(&plan, &maps, 0).run(&mut library);
     assert_eq!(end, End::Failed);
     let published = (0..8).take_while(|&task| maps.control.is_published(task));
     assert_eq!(published.count(), 6);
@@ -276,7 +277,7 @@ fn a_file_that_changed_is_not_read() {
     std::fs::write(&file.0, b"another").unwrap();
     let (plan, maps) = shared.map();
     let mut library = |_: &str, _: u64, _: u64, _: &mut [u8], _: Mark<'_>| Ok(());
-    let end = Reader::new(&plan, maps.control, &maps.tapes, 0).run(&mut library);
+    let end = Reader::new(&plan, &maps, 0).run(&mut library);
     assert_eq!(end, End::Failed);
     let kind = maps
         .control
@@ -284,6 +285,24 @@ fn a_file_that_changed_is_not_read() {
         .failure()
         .map_or(0, |failure| failure.0);
     assert_eq!(kind, error_kind::CHANGED);
+}
+
+/// Of a sparse ring a reader makes the pages of its rows; that there are none is no SIGBUS.
+#[test]
+fn pages_that_cannot_be_made_fail_their_task() {
+    let (plan, file) = honest("pages", &[], 0);
+    let shared = Shared::new(&plan.encode(&file));
+    let null: OwnedFd = File::open("/dev/null").unwrap().into();
+    let ring = shared.ring().try_clone_to_owned().unwrap();
+    for (fd, wanted) in [(null, error_kind::MEMORY), (ring, 0)] {
+        let (plan, mut maps) = shared.map();
+        (maps.fd, maps.is_sparse) = (Some(fd), true);
+        maps.control.clear(&plan);
+        let mut library = |_: &str, _: u64, _: u64, _: &mut [u8], _: Mark<'_>| Ok(());
+        Reader::new(&plan, &maps, 0).run(&mut library);
+        let failure = maps.control.record(0).failure();
+        assert_eq!(failure.map_or(0, |failure| failure.0), wanted);
+    }
 }
 
 #[test]
@@ -315,7 +334,7 @@ pub fn with_each_word(encoded: &[u8], values: &[u64]) -> usize {
             unsafe { maps.head.base().write_bytes(0, plan.control_bytes()) };
             run_briefly(&plan, &maps.control, || {
                 let mut library = |_: &str, _: u64, _: u64, _: &mut [u8], _: Mark<'_>| Ok(());
-                Reader::new(&plan, maps.control, &maps.tapes, 0).run(&mut library);
+                Reader::new(&plan, &maps, 0).run(&mut library);
             });
         }
     }

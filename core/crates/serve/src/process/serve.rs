@@ -55,8 +55,9 @@ pub fn serve(socket: OwnedFd, parent: i32, library: &mut Library<'_>) -> io::Res
             run_part(&plan, control, me);
             continue;
         }
-        let ring = map_ring(&plan, ring_fd.as_fd())?;
-        drop((plan_fd, ring_fd));
+        let mut ring = map_ring(&plan, ring_fd.as_fd())?;
+        ring.fd = ring.is_sparse.then_some(ring_fd);
+        drop(plan_fd);
         stream(&plan, &ring, me, Some(library.rows));
     }
     Ok(())
@@ -71,7 +72,7 @@ pub(super) fn stream(
 ) {
     let record = ring.control.record(me);
     record.begin();
-    let mut reader = Reader::new(plan, ring.control, &ring.tapes, me);
+    let mut reader = Reader::new(plan, ring, me);
     reader.is_thread = library.is_none();
     let mut none = |_: &str, _, _, _: &mut [u8], _: Mark<'_>| Err(String::new());
     let ran = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| match library {

@@ -10,13 +10,11 @@
 //! 4. Nobody waits: who finds the list locked does without it. A forked child keeps nothing of its
 //!    parent's.
 
-use crate::ring::maps::{RingMaps, control_of, map_ring};
+use crate::ring::maps::{RingMaps, control_of, new_ring};
 use os::fork::ForkMark;
 use os::idle_threads;
 use os::limits::available_bytes;
-use os::memory::reserved_memfd;
 use std::io;
-use std::os::fd::AsFd;
 use std::sync::{Arc, Mutex};
 use tables::plan::Plan;
 
@@ -47,14 +45,7 @@ pub fn ring_for(plan: &Plan) -> io::Result<Arc<RingMaps>> {
         maps.control.clear(plan);
         return Ok(Arc::new(maps));
     }
-    let made = || -> io::Result<Arc<RingMaps>> {
-        let fd = reserved_memfd(c"multitables-ring", plan.ring_bytes())?;
-        let maps = map_ring(plan, fd.as_fd())?;
-        Ok(Arc::new(RingMaps {
-            fd: Some(fd),
-            ..maps
-        }))
-    };
+    let made = || new_ring(plan).map(Arc::new);
     made().or_else(|error| match release() {
         true => made(),
         false => Err(error),

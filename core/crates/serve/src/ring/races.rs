@@ -100,6 +100,7 @@ impl Stream {
                 tapes: Vec::new(),
                 control,
                 fd: None,
+                is_sparse: false,
             };
             Leases::new(plan(), maps.into(), consumer).unwrap()
         });

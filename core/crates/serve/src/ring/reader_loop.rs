@@ -17,6 +17,7 @@
 
 use crate::ring::claimed::{Begun, Claimed, Pending};
 use crate::ring::control::{Claim, Control};
+use crate::ring::maps::RingMaps;
 use crate::ring::tape::{tape_bytes, tape_rows};
 use crate::ring::window::window;
 use engine::assemble::{assembler, kept_bytes};
@@ -33,7 +34,7 @@ use engine::shared::Shared;
 use engine::shuffle_task::{ShuffleTask, Windows};
 use engine::task_error::TaskError;
 use hdf5_filters::FilterErrorKind;
-use os::memory::{Entered, Mapping};
+use os::memory::Entered;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
@@ -58,7 +59,7 @@ pub enum End {
 pub struct Reader<'a> {
     pub(super) plan: &'a Plan,
     pub(super) control: Control,
-    pub(super) tapes: &'a [Mapping],
+    maps: &'a RingMaps,
     pub(super) me: usize,
     open: Vec<Option<OpenDataset>>,
     pub(super) shared: Arc<Shared>,
@@ -77,12 +78,12 @@ pub struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    pub fn new(plan: &'a Plan, control: Control, tapes: &'a [Mapping], me: usize) -> Reader<'a> {
+    pub fn new(plan: &'a Plan, maps: &'a RingMaps, me: usize) -> Reader<'a> {
         let open = plan.table.datasets.iter().map(|_| None).collect();
         Reader {
             plan,
-            control,
-            tapes,
+            control: maps.control,
+            maps,
             me,
             open,
             shared: Arc::new(Shared::new(
@@ -136,8 +137,10 @@ impl<'a> Reader<'a> {
                 if begun.is_err() {
                     self.skip_turn(global);
                 }
-                pending.push_back(Pending { global, begun });
+                pending.push_back(Pending::new(global, begun));
             }
+            // While their requests are on the way.
+            (pending.iter_mut()).for_each(|one| one.make_pages(self.plan, self.maps));
             let Some(task) = pending.pop_front() else {
                 match (claimed_all, self.useless_row) {
                     (false, _) => continue,
@@ -401,7 +404,7 @@ impl<'a> Reader<'a> {
         }
         let tape = plan.tape(task);
         let bytes = tape_bytes(tape, claimed.rows());
-        self.entered[task.tape as usize].enter(&self.tapes[task.tape as usize], bytes);
+        self.entered[task.tape as usize].enter(&self.maps.tapes[task.tape as usize], bytes);
         let mut transfer = open.transfer(control.record(self.me), |interleaver| PlaceShuffled {
             dataset: plan.dataset(task),
             share: &share,
@@ -445,7 +448,7 @@ impl<'a> Reader<'a> {
         // SAFETY: the caller's promise.
         unsafe {
             tape_rows(
-                &self.tapes[at],
+                &self.maps.tapes[at],
                 &self.plan.tapes[at],
                 rows.start,
                 rows.end - rows.start,

@@ -150,7 +150,7 @@ impl Race {
                 fill_rows(1, start, out);
                 Ok(())
             };
-            let mut reader = Reader::new(&plan, maps.control, &maps.tapes, me);
+            let mut reader = Reader::new(&plan, &maps, me);
             let run = std::panic::AssertUnwindSafe(|| reader.run(&mut library));
             match std::panic::catch_unwind(run) {
                 Ok(end) => {

@@ -78,7 +78,7 @@ impl Race {
                         fill_rows(1, start, out);
                         Ok(())
                     };
-                    let end = Reader::new(&plan, maps.control, &maps.tapes, me).run(&mut library);
+                    let end = Reader::new(&plan, &maps, me).run(&mut library);
                     let state = match end {
                         End::Failed => STATE_FAILED,
                         _ => STATE_FINISHED,
