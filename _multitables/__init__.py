@@ -20,6 +20,7 @@
 #     metadata.py            what a file says of its objects
 #     types/                 what elements are, and what is wrong with a file
 #       references.py        references to objects and regions, as values
+#       as_h5py.py           objects that are h5py's to isinstance
 #       numpy_type.py        HDF5 type -> the NumPy dtype of its elements
 #       element_type.py      the same, and what makes delivered elements of stored ones
 #       hdf5_metadata.py     who wrote a dataset, and its filters

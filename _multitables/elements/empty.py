@@ -12,8 +12,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike
 
+from _multitables.index.types.as_h5py import Value
 
-class Empty:
+
+class Empty(Value):
     """The value of an attribute or a dataset that has a type but neither shape nor elements.
 
     Parameters
@@ -30,18 +32,14 @@ class Empty:
     """
 
     __slots__ = ("dtype",)
+    __match_args__ = ("dtype",)
+    _as_h5py = "Empty"
 
     shape = None
     size = None
 
     def __init__(self, dtype: DTypeLike) -> None:
         self.dtype: np.dtype[Any] = np.dtype(dtype)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Empty) and self.dtype == other.dtype
-
-    def __hash__(self) -> int:
-        return hash((Empty, self.dtype))
 
     def __repr__(self) -> str:
         return f"Empty(dtype={self.dtype!r})"

@@ -45,9 +45,19 @@ ARGUMENTS: dict[str, list[tuple[Any, ...]]] = {
     "chunk_iter": [(lambda _: None,)],
     "fields": [("a",), (["a", "b"],)],
     "get": [("x",), ("g/x",)],
+    "equal": [(None,)],
     "get_chunk_info": [(0,), (99,)],
     "get_chunk_info_by_coord": [((0,),), ((4, 3),)],
+    "get_fill_value": [(np.zeros((), object),)],
+    "get_filter": [(0,), (9,)],
+    "get_filter_by_id": [(1,), (9,)],
+    "get_id": [("text",), ("none",)],
+    "get_member_index": [(b"a",)],
+    "get_member_name": [(0,), (9,)],
+    "get_member_offset": [(0,), (9,)],
+    "get_member_type": [(0,), (9,)],
     "iter_chunks": [_NOTHING],
+    "read": [(h5py.h5s.ALL, h5py.h5s.ALL, np.zeros((12, 5), object))],
     "read_direct_chunk": [((0,),), ((4, 3),)],
     "require_dataset": [("x", (12, 5), "<i4"), ("none", (1,), "f8")],
     "require_group": [("g",), ("none",)],
@@ -170,6 +180,10 @@ class Walk:
             stored = self._done(f"{name}.id", lambda: found.id)
             if stored is not None:
                 self._public(f"{name}.id", stored)
+                for which in ("get_create_plist", "get_space", "get_type"):
+                    said = self._done(f"{name}.id.{which}", getattr(stored, which))
+                    if said is not None:
+                        self._public(f"{name}.id.{which}()", said)
         attributes = self._done(f"{name}.attrs", lambda: found.attrs)
         self._mapping(f"{name}.attrs", attributes)
         for attribute in self._done(f"list({name}.attrs)", lambda: list(attributes)) or ():

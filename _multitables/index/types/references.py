@@ -11,13 +11,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from _multitables.index.types.as_h5py import Value
 
-@dataclass(frozen=True, slots=True)
-class Reference:
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Reference(Value):
     """A reference to an object; false if it refers to nothing.
 
     ``file[reference]`` is the object.
     """
+
+    _as_h5py = "Reference"
 
     #: Of the object's header, counted from the superblock; 0: a null reference.
     offset: int
@@ -29,12 +33,14 @@ class Reference:
         return f"<HDF5 object reference{'' if self else ' (null)'}>"
 
 
-@dataclass(frozen=True, slots=True)
-class RegionReference:
+@dataclass(frozen=True, eq=False, slots=True)
+class RegionReference(Value):
     """A reference to a selection of a dataset; false if it refers to nothing.
 
     ``file[reference]`` is the dataset, ``dataset[reference]`` is what is selected.
     """
+
+    _as_h5py = "RegionReference"
 
     #: The object of the global heap that tells the dataset and the selection; heap 0: null.
     heap: int

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from operator import itemgetter
 from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -20,16 +21,23 @@ from _multitables.errors import MissingAttributeError
 from _multitables.index.opened.open_files import Place
 from _multitables.index.types.hdf5_errors import close_matches, did_you_mean
 from _multitables.index.types.numpy_type import dtype_of
+from _multitables.index.types.as_h5py import AsH5py
+from _multitables.index.types.hdf5_errors import close_matches, did_you_mean
+from _multitables.index.types.numpy_type import dtype_of
+from _multitables.index.opened.open_files import Place
 from _multitables.parent.open.handle import Handle, asked
 from _multitables.parent.open.mapping import Names, encoded, text
 from _multitables.parent.open.read_only import ATTRIBUTES, writes
+
+if TYPE_CHECKING:
+    from _multitables.parent.open.ids import AttributeId
 
 #: Of an attribute, as the core describes it: its name, and its number in the order of creation.
 NAMED, CREATED = itemgetter(0), itemgetter(1)
 
 
 @writes(*ATTRIBUTES)
-class Attributes(Names):
+class Attributes(AsH5py, Names):
     """The attributes of an object: a read-only mapping from names to values.
 
     A value is what h5py gives: a NumPy scalar or array; str, or an array of them, for strings of
@@ -46,6 +54,7 @@ class Attributes(Names):
     """
 
     __slots__ = ("_found", "_handle", "_place")
+    _as_h5py = "AttributeManager"
 
     def __init__(self, handle: Handle, place: Place) -> None:
         self._handle, self._place = handle, place
@@ -84,6 +93,24 @@ class Attributes(Names):
         if found is None:
             raise self._missing(name)
         return asked(dtype_of, self._place, found[0])
+
+    def get_id(self, name: str | bytes) -> AttributeId:
+        """Return how an attribute is stored: its type and extents.
+
+        Raises
+        ------
+        MissingAttributeError
+            There is no attribute of this name (a `KeyError`).
+        """
+        from _multitables.parent.open.ids import AttributeId
+
+#: Of an attribute, as the core describes it: its name, and its number in the order of creation.
+NAMED, CREATED = itemgetter(0), itemgetter(1)
+
+        found = self._all().get(encoded(name))
+        if found is None:
+            raise self._missing(name)
+        return AttributeId(self._place, encoded(name), *found)
 
     def _missing(self, name: object) -> MissingAttributeError:
         names, place = list(self), self._place

@@ -73,6 +73,8 @@ class Dataset(Object, Filtered):
     >>> images[[3, 14, 15]].mean()  # doctest: +SKIP
     """
 
+    _as_h5py = "Dataset"
+
     # ---- what the file tells
 
     @kept

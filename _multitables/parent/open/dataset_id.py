@@ -11,16 +11,21 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from _multitables._core import StoredDataset
 from _multitables.errors import UnsupportedDatasetError
 from _multitables.index.chunk_index import Records, grid_of
 from _multitables.index.opened.open_files import Place
 from _multitables.parent.open.handle import asked
+from _multitables.parent.open.ids import ObjectId, SpaceId, TypeId
+from _multitables.parent.open.properties import Properties
 from _multitables.parent.open.read_only import writes
+
+ALL = 0  # the number of h5py.h5s.ALL
 
 
 class StoreInfo(NamedTuple):
@@ -32,51 +37,66 @@ class StoreInfo(NamedTuple):
     size: int
 
 
-class Stored(Protocol):
-    """The properties of a dataset that are used here."""
-
-    @property
-    def dtype(self) -> np.dtype[Any]: ...
-    @property
-    def name(self) -> Any: ...
-    @property
-    def ndim(self) -> int: ...
-    @property
-    def shape(self) -> Any: ...
-    def __bool__(self) -> bool: ...
-
-
 @writes("set_extent", "write", "write_direct_chunk")
-class DatasetId:
+class DatasetId(ObjectId):
     """How a dataset is stored: ``dataset.id.get_chunk_info(0)``."""
 
-    def __init__(self, dataset: Stored, place: Place, stored: StoredDataset) -> None:
-        self._dataset, self._place, self._stored = dataset, place, stored
-
-    def __bool__(self) -> bool:
-        return self.valid
+    def __init__(self, dataset: Any, place: Place, stored: StoredDataset) -> None:
+        super().__init__(dataset)
+        self._place, self._stored = place, stored
 
     @property
     def dtype(self) -> np.dtype[Any]:
         """The dtype of an element."""
-        return self._dataset.dtype
+        found: np.dtype[Any] = self._of.dtype
+        return found
 
     @property
     def shape(self) -> Any:
         """Extents."""
-        return self._dataset.shape
+        return self._of.shape
 
     @property
     def rank(self) -> int:
         """The number of axes."""
-        return self._dataset.ndim
+        return len(self._of.shape or ())
 
-    @property
-    def valid(self) -> bool:
-        """Whether the file is open."""
-        return bool(self._dataset)
+    def get_space(self) -> SpaceId:
+        """Return the extents."""
+        return SpaceId(self._of.shape, self._of.maxshape)
 
-    def get_num_chunks(self) -> int:
+    def get_type(self) -> TypeId:
+        """Return what elements are, as they are stored."""
+        return TypeId(self._place, self._stored.datatype)
+
+    def get_create_plist(self) -> Properties:
+        """Return what it was created with: layout, filters, fill value."""
+        return Properties(self._of, self._stored)
+
+    def read(self, mspace: Any, fspace: Any, arr: npt.NDArray[Any], mtype: Any = None) -> None:
+        """Read all elements into an array; the spaces are ``h5py.h5s.ALL``.
+
+        Parameters
+        ----------
+        mspace, fspace : SpaceID
+            All of the array, and of the dataset.
+        arr : ndarray
+            Receives the elements, converted to its dtype as HDF5 converts them.
+        mtype : TypeID, optional
+            The type of the array.
+
+        Raises
+        ------
+        UnsupportedDatasetError
+            Other spaces, or another type than the array's.
+        """
+        if any(getattr(space, "id", None) != ALL for space in (mspace, fspace)):
+            raise self._refused("so that parts are read by indexing: dataset.read_direct")
+        if mtype is not None and mtype.dtype != arr.dtype:
+            raise self._refused(f"so that it is not read as {mtype.dtype} into {arr.dtype}")
+        self._of.read_direct(arr)
+
+    def get_num_chunks(self, space: object = None) -> int:
         """Return how many chunks are stored.
 
         Raises
@@ -86,14 +106,14 @@ class DatasetId:
         """
         return len(self._chunks())
 
-    def get_chunk_info(self, index: int) -> StoreInfo:
+    def get_chunk_info(self, index: int, space: object = None) -> StoreInfo:
         """Return where a chunk is stored, by its number among the stored ones."""
         table = self._chunks()
         if not 0 <= index < len(table):
             raise ValueError(f"chunk index out of range (expected < {len(table)}, got {index})")
         return self._info(table, index)
 
-    def get_chunk_info_by_coord(self, offset: Sequence[int]) -> StoreInfo:
+    def get_chunk_info_by_coord(self, offset: Sequence[int], space: object = None) -> StoreInfo:
         """Return where the chunk that has an element is stored, with the element's place."""
         table = self._chunks()
         index = self._number(table, offset)
@@ -116,7 +136,7 @@ class DatasetId:
         stored = self._stored
         if stored.layout == "chunked":
             return int(self._chunks()["stored_size"].sum())
-        if stored.byte_offset is not None:
+        if stored.byte_offset is not None or stored.external_files:
             return int(np.prod(stored.dims, dtype=np.uint64)) * stored.element_bytes
         return len(stored.elements)
 

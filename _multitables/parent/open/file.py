@@ -26,6 +26,7 @@ from _multitables.remote.options import StorageOptions
 
 if TYPE_CHECKING:
     from _multitables.index.versions.version import VersionKey
+    from _multitables.parent.open.ids import FileId
     from _multitables.parent.streamer import Streamer
 
 
@@ -121,6 +122,7 @@ class File(Group):
     """An open HDF5 file, which is its root group. Made by `multitables.open`."""
 
     __slots__ = ()
+    _as_h5py = "File"
 
     def __init__(self, handle: Handle, file: OpenFile) -> None:
         is_root = file is handle.root.file
@@ -133,6 +135,17 @@ class File(Group):
         self._handle.shared  # noqa: B018 - which is an error once the file is closed
         file, handle = self._place.file, self._handle
         return handle.filename if file is handle.main else file.filename
+
+    def __fspath__(self) -> str:
+        """Return its name, for functions that open it themselves."""
+        return self.filename
+
+    @property
+    def id(self) -> FileId:
+        """Which file it is, as h5py's low-level functions say it."""
+        from _multitables.parent.open.ids import FileId
+
+        return FileId(self)
 
     @property
     def mode(self) -> str:

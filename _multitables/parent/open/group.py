@@ -14,7 +14,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -27,6 +27,9 @@ from _multitables.parent.open.objects import Object, joined, shown
 from _multitables.parent.open.read_only import GROUP, refused, writes
 from _multitables.parent.open.visits import Link, links_below, objects_below, sorted_links
 
+if TYPE_CHECKING:
+    from _multitables.parent.open.ids import GroupId
+
 
 @writes(*GROUP)
 class Group(Object, Names):
@@ -36,6 +39,7 @@ class Group(Object, Names):
     """
 
     __slots__ = ("_links",)
+    _as_h5py = "Group"
 
     def __init__(self, handle: Handle, place: Place, name: str | bytes | None) -> None:
         super().__init__(handle, place, name)
@@ -50,6 +54,13 @@ class Group(Object, Names):
                 links.sort(key=_by_creation)
             self._links = links
         return self._links
+
+    @property
+    def id(self) -> GroupId:
+        """Which group it is, as h5py's low-level functions say it."""
+        from _multitables.parent.open.ids import GroupId
+
+        return GroupId(self)
 
     def __getitem__(self, name: str | bytes | Reference | RegionReference) -> Any:
         """Return the object of a name, a path or a reference.

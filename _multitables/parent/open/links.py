@@ -11,16 +11,19 @@ import os
 from dataclasses import dataclass
 from typing import Any
 
+from _multitables.index.types.as_h5py import Value
 from _multitables.parent.open.mapping import text
 
 
-@dataclass(frozen=True)
-class HardLink:
+@dataclass(frozen=True, eq=False)
+class HardLink(Value):
     """A link to an object of the file."""
 
+    _as_h5py = "HardLink"
 
-@dataclass(frozen=True, repr=False)
-class SoftLink:
+
+@dataclass(frozen=True, eq=False, repr=False)
+class SoftLink(Value):
     """A link to a path of the file, which need not exist.
 
     Attributes
@@ -29,14 +32,16 @@ class SoftLink:
         Where it leads: from the root, or from the group that holds the link.
     """
 
+    _as_h5py = "SoftLink"
+
     path: str | bytes
 
     def __repr__(self) -> str:
         return f'<SoftLink to "{self.path!s}">'
 
 
-@dataclass(frozen=True, repr=False)
-class ExternalLink:
+@dataclass(frozen=True, eq=False, repr=False)
+class ExternalLink(Value):
     """A link to a path of another file; neither need exist.
 
     Attributes
@@ -46,6 +51,8 @@ class ExternalLink:
     path : str
         The path in it.
     """
+
+    _as_h5py = "ExternalLink"
 
     filename: str
     path: str | bytes

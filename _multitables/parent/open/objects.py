@@ -19,6 +19,7 @@ import numpy as np
 
 from _multitables.errors import MultitablesError
 from _multitables.index.opened.open_files import UNKNOWN, Place
+from _multitables.index.types.as_h5py import AsH5py
 from _multitables.index.types.numpy_type import dtype_of
 from _multitables.index.types.references import Reference
 from _multitables.parent.open.handle import Handle, asked
@@ -27,6 +28,7 @@ from _multitables.parent.open.visits import objects_below, stored_links
 
 if TYPE_CHECKING:
     from _multitables.parent.open.attributes import Attributes
+    from _multitables.parent.open.ids import TypeId
 
 Name = str | bytes | None
 
@@ -39,7 +41,7 @@ def _attributes_class() -> type[Attributes]:
     return Attributes
 
 
-class Object:
+class Object(AsH5py):
     """An object of a file: a `Group`, a `Dataset` or a `Datatype`.
 
     Parameters
@@ -53,8 +55,6 @@ class Object:
     """
 
     __slots__ = ("__weakref__", "_attributes", "_handle", "_name", "_place")
-
-    _kind = ""  # as h5py says it in a repr
 
     def __init__(self, handle: Handle, place: Place, name: Name) -> None:
         self._handle, self._place, self._name = handle, place, name
@@ -144,6 +144,7 @@ class Datatype(Object):
     """
 
     __slots__ = ()
+    _as_h5py = "Datatype"
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -155,6 +156,13 @@ class Datatype(Object):
             NumPy has no such type.
         """
         return asked(dtype_of, self._place, self._ask("datatype"))
+
+    @property
+    def id(self) -> TypeId:
+        """The type in parts, as h5py's low-level functions say it."""
+        from _multitables.parent.open.ids import TypeId
+
+        return TypeId(self._place, self._ask("datatype"), is_named=True)
 
     def __repr__(self) -> str:
         if not self:
