@@ -14,13 +14,15 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import _multitables
 from _multitables import _core
 from _multitables.errors import OptionsError, ReaderDiedError
 
+#: What gives back what other files keep, for `release_memory`.
+RELEASES: list[Callable[[], None]] = []
 #: Memory that rings and stages leave to others, if that is no more than a quarter.
 SPARED_BYTES = 256 << 20
 
@@ -65,13 +67,16 @@ def release_memory() -> None:
     `multitables.open` the next result: new memory takes longer to prepare than to fill. Of streams
     64 MiB are kept at most, and 1/32 of the memory that there is; they are given back by themselves
     when no stream has run for some seconds. Of results 1 GiB is kept at most, and the kernel takes
-    it when it needs it. Streams that run, blocks and results that you hold are not touched.
+    it when it needs it. Files that were closed within the last seconds are forgotten, too. Streams
+    that run, blocks and results that you hold are not touched.
 
     Examples
     --------
     >>> import multitables
     >>> multitables.release_memory()
     """
+    for release in RELEASES:
+        release()
     _core.release_memory()
 
 

@@ -22,10 +22,10 @@ OPENS = {
     "elements": "empty values",
     "index": """chunk_index datasets datasets.described datasets.source files files.name
         files.open_options files.reach files.stored_at files.stored_files kerchunk kerchunk.layout
-        opened opened.open_files saved saved.places types types.as_h5py types.element_type types.hdf5_errors
-        types.hdf5_metadata types.kind types.numpy_type types.references""",
-    "parent": """open open.conversion open.dataset open.file open.filters open.group open.handle
-        open.kept open.mapping open.objects open.read_only open.reading open.results
+        opened opened.open_files saved saved.places types types.as_h5py types.element_type
+        types.hdf5_errors types.hdf5_metadata types.kind types.numpy_type types.references""",
+    "parent": """open open.closed open.conversion open.dataset open.file open.filters open.group
+        open.handle open.kept open.mapping open.objects open.read_only open.reading open.results
         open.stored_type open.visits""",
     "plan": "dataset_table",
     "remote": "names options",

@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from _multitables import _core
+from _multitables import machine
 
 SETTLE_SECONDS = 3.0
 #: A script is hung up on by default, also where the tests run under ``nohup``.
@@ -160,7 +160,7 @@ def leaks(before: Holdings, seconds: float = SETTLE_SECONDS) -> dict[str, list[s
     """What was not given back within some seconds; garbage is collected before it counts."""
     deadline = time.monotonic() + seconds
     while True:
-        _core.release_memory()  # kept for more streams, for some seconds
+        machine.release_memory()  # kept for more streams, for some seconds
         new = Holdings.now().since(before)
         if not new or time.monotonic() > deadline:
             return new

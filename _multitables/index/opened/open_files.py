@@ -143,6 +143,10 @@ class OpenFiles:
         """The root group."""
         return Place(self.main, self.main.metadata.root, "/")
 
+    def __len__(self) -> int:
+        """Return how many files are open: more than one if links led to others."""
+        return len(self._files)
+
     @property
     def is_swmr(self) -> bool:
         """A writer has all of them open in SWMR mode, or was killed."""
@@ -261,8 +265,7 @@ class OpenFiles:
         if known is not None or filename is None:
             yield known
             return
-        # there may be more than may be open
-        file = open_file(filename, self._others, by=self.reach)
+        file = open_file(filename, self._others, by=self.reach)  # there may be too many to keep
         try:
             yield file
         finally:

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from operator import itemgetter
-from typing import Any
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,12 +18,9 @@ import numpy as np
 from _multitables.elements.attribute import decoded
 from _multitables.errors import MissingAttributeError
 from _multitables.index.opened.open_files import Place
-from _multitables.index.types.hdf5_errors import close_matches, did_you_mean
-from _multitables.index.types.numpy_type import dtype_of
 from _multitables.index.types.as_h5py import AsH5py
 from _multitables.index.types.hdf5_errors import close_matches, did_you_mean
 from _multitables.index.types.numpy_type import dtype_of
-from _multitables.index.opened.open_files import Place
 from _multitables.parent.open.handle import Handle, asked
 from _multitables.parent.open.mapping import Names, encoded, text
 from _multitables.parent.open.read_only import ATTRIBUTES, writes
@@ -103,9 +99,6 @@ class Attributes(AsH5py, Names):
             There is no attribute of this name (a `KeyError`).
         """
         from _multitables.parent.open.ids import AttributeId
-
-#: Of an attribute, as the core describes it: its name, and its number in the order of creation.
-NAMED, CREATED = itemgetter(0), itemgetter(1)
 
         found = self._all().get(encoded(name))
         if found is None:

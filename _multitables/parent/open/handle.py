@@ -3,7 +3,8 @@
 Law
 ---
 1. `Shared` is made once for a file (as its fingerprint tells) and its options, and lives as long as
-   a handle does: handles share the open files, the threads and the cache of decoded chunks.
+   a handle does: handles share the open files, the threads and the cache of decoded chunks. What it
+   had is kept for some seconds (closed.py).
 2. A `Handle` is one `open`. Closing it closes what was reached through it, and nothing else.
 3. No lock is held, so a fork finds none held: threads that open a file at the same moment may share
    less.
@@ -19,6 +20,7 @@ from __future__ import annotations
 
 import os
 import posixpath
+import sys
 import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar, cast
@@ -32,6 +34,7 @@ from _multitables.index.opened.open_files import UNKNOWN, OpenFile, OpenFiles, P
 from _multitables.index.saved.places import is_manifest
 from _multitables.index.types import hdf5_errors
 from _multitables.options import CheckedVersion, FileOptions
+from _multitables.parent.open import closed
 from _multitables.parent.open.reading import Contents
 from _multitables.remote.names import absolute
 
@@ -39,6 +42,7 @@ if TYPE_CHECKING:
     from _multitables.parent.open.library import Library
 
 _T = TypeVar("_T")
+CACHED = _core.COUNTERS.index("cache_bytes")
 _shared: weakref.WeakValueDictionary[Any, Shared] = weakref.WeakValueDictionary()
 #: Class by what an object is: "group", "dataset", "datatype"; "file" of a file's root.
 CLASSES: dict[str, type[Any]] = {}
@@ -48,8 +52,17 @@ class Shared:
     """An open file, those that its links name, and who reads them."""
 
     def __init__(
-        self, files: OpenFiles, options: FileOptions, source: Source | None = None
+        self,
+        keys: tuple[Any, Any],
+        state: closed.State,
+        files: OpenFiles,
+        options: FileOptions,
+        source: Source | None = None,
     ) -> None:
+        #: Where it is found after the last handle was closed, and before.
+        self.keys = keys
+        #: What it must be to be taken again.
+        self.state = state
         self.files = files
         self.options = options
         #: Indexes datasets.
@@ -60,8 +73,17 @@ class Shared:
         self._library: Library | None = None
 
     def __del__(self) -> None:
-        if "files" in self.__dict__:  # an interrupt may have come before
+        if "files" in self.__dict__ and not self._is_parked():  # an interrupt may have come before
             self.files.forget()  # though objects of the closed handles may still be there
+
+    def _is_parked(self) -> bool:
+        if sys.is_finalizing() or "_library" not in self.__dict__:
+            return False
+        if any(contents.is_elsewhere for contents in self.contents.values()):
+            return False
+        cached = self._reader.counters()[CACHED] if self._reader else 0
+        parts = {**self.__dict__, "_library": None}
+        return closed.park(self.keys[0], self.state, self.files, cached, parts)
 
     @property
     def reader(self) -> _core.LocalReader:
@@ -94,6 +116,14 @@ def open_options(options: FileOptions, directory: str = "") -> OpenOptions:
 
 def shared(filename: str, options: FileOptions, directory: str) -> Shared:
     """Open a file, or find it open already with these options."""
+    kept = filename, options, directory
+    parts = closed.take(kept, filename)
+    if parts is not None:
+        again = Shared.__new__(Shared)
+        again.__dict__.update(parts)
+        _shared[again.keys[1]] = again
+        return again
+    state = closed.state_of(filename)  # before anything is read
     wanted, source = open_options(options, directory), None
     if is_manifest(filename):
         from _multitables.index.joined.manifest_source import open_manifest  # few need it
@@ -106,7 +136,7 @@ def shared(filename: str, options: FileOptions, directory: str) -> Shared:
     key = filename, files.main.fingerprint, opened_by, options, os.getpid()
     found = _shared.get(key)
     if found is None:
-        _shared[key] = found = Shared(files, options, source)
+        _shared[key] = found = Shared((kept, key), state, files, options, source)
     return found
 
 

@@ -128,6 +128,11 @@ class Contents:
         if whole.core is not None and self._is_direct and dims and 0 not in shape:
             self.rows = whole.core, dims[0], shape[1:], whole.dtype
 
+    @property
+    def is_elsewhere(self) -> bool:
+        """Whether its elements lie in other files."""
+        return self._said.layout == "virtual" or bool(self._said.external_files)
+
     @kept
     def _info(self) -> DatasetInfo:
         return self._described(*self._like)
