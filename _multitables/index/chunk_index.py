@@ -245,7 +245,7 @@ class Members(Sequence["ChunkIndex"]):
         if self.files is None:
             return self.each[at]
         (first,), rows, of = self.each, int(self.rows[at]), self.files[self.numbers[at]]
-        return changed(first, file=of, dims=(rows, *first.dims[1:]), chunks=NO_CHUNKS)
+        return changed(first, files=(of,), dims=(rows, *first.dims[1:]), chunks=NO_CHUNKS)
 
     def begins(self, extent: int) -> I64:
         """The first row of each, if each begins with a new chunk of this extent."""
@@ -260,31 +260,15 @@ class Members(Sequence["ChunkIndex"]):
 
 
 NO_MEMBERS = Members()
-
-
-class Nothing:
-    """Empty values of what only some kinds of indexes have; their classes give others."""
-
-    chunks: Records = NO_CHUNKS
-    others: tuple[SourceFile, ...] | ManyFiles = ()
-    inline: bytes = b""
-    shown: tuple[ChunkIndex, ...] = ()
-    members: Members = NO_MEMBERS
-    #: Why a library reads it.
-    reason: str = ""
-
-    @property
-    def is_chunked(self) -> bool:
-        """Whether it has a table of chunks, which may be empty."""
-        return False
+NO_INDEXES: tuple[ChunkIndex, ...] = ()
 
 
 @dataclass(frozen=True)
-class ChunkIndex(Nothing):
+class ChunkIndex:
     """What the rows of one dataset are; its class says where they come from."""
 
-    #: Of which the dataset is (external links are followed).
-    file: SourceFile
+    #: The dataset's own (external links are followed), then others in which chunks lie.
+    files: tuple[SourceFile, ...] | ManyFiles = field(repr=False)
     #: Absolute path in the file.
     path: str
     kind: Kind
@@ -294,9 +278,25 @@ class ChunkIndex(Nothing):
     #: What rows have of each axis behind the first of `dims`; (): all.
     windows: tuple[AxisWindow, ...] = ()
 
+    # What only some classes have, as their fields.
+    chunks = NO_CHUNKS
+    #: Stored bytes that lie in the file's metadata.
+    inline = b""
+    #: The datasets of which it shows parts.
+    shown = NO_INDEXES
+    #: Datasets of several files whose rows it has, one behind the other.
+    members = NO_MEMBERS
+    #: Why a library reads it.
+    reason = ""
+
+    @property
+    def is_chunked(self) -> bool:
+        """Whether it has a table of chunks, which may be empty."""
+        return False
+
     def by_library(self, reason: str) -> ByLibrary:
         """Return the index of a dataset that a library reads, for this reason."""
-        of = self.file, self.path, self.kind, self.dims, self.chunk_dims, self.windows
+        of = (self.files[0],), self.path, self.kind, self.dims, self.chunk_dims, self.windows
         return ByLibrary(*of, reason)
 
     @property
@@ -322,12 +322,14 @@ class ChunkIndex(Nothing):
     @property
     def filename(self) -> str:
         """Absolute name of the dataset's file."""
-        return self.file.filename
+        filename: str = self.files[0].filename
+        return filename
 
     @property
     def fingerprint(self) -> Fingerprint:
         """What identifies the dataset's file."""
-        return self.file.fingerprint
+        fingerprint: Fingerprint = self.files[0].fingerprint
+        return fingerprint
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -340,18 +342,9 @@ class ChunkIndex(Nothing):
         return self.dims + self.kind.part.leading_dims + self.kind.part.element.dtype.shape
 
     @property
-    def files(self) -> Sequence[SourceFile]:
-        """The dataset's own file, then others in which chunks lie."""
-        if isinstance(self.others, ManyFiles):
-            return self.others
-        return self.file, *self.others
-
-    @property
     def is_remote(self) -> bool:
         """Whether a store has any of its files."""
-        if not (len(self.members) or self.others or self.shown):
-            return self.fingerprint.access is not None
-        many = self.others if isinstance(self.others, ManyFiles) else self.members.files
+        many = self.files if isinstance(self.files, ManyFiles) else self.members.files
         if many is not None:
             return many.is_remote
         return any(file.fingerprint.access for file in self.all_files)
@@ -425,9 +418,6 @@ class Stored(ChunkIndex):
 
     #: One entry for each stored chunk, sorted by its row-major number in the chunk grid.
     chunks: Records = field(default_factory=lambda: NO_CHUNKS, repr=False)
-    #: Other files in which chunks lie: number 0 is the dataset's own, then these.
-    #: Many are a sequence that makes them when they are named, and begins with the dataset's own.
-    others: tuple[SourceFile, ...] | ManyFiles = field(default=(), repr=False)
     #: Stored bytes that lie in the file's metadata, as those of a compact dataset do; `byte_offset`
     #: counts from their start, of chunks whose file is the dataset's own.
     inline: bytes = field(default=b"", repr=False)

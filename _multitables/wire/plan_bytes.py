@@ -24,8 +24,6 @@ from _multitables.index.chunk_index import ChunkIndex, Joined, ManyFiles, Record
 from _multitables.plan.dataset_table import Dataset, DatasetTable
 
 if TYPE_CHECKING:
-    from _multitables.index.types.element_type import Conversion
-    from _multitables.index.types.hdf5_metadata import FilterSpec
     from _multitables.plan.stream_plan import ReadPlan
     from _multitables.select.fallback_call import LibraryCall
 
@@ -144,8 +142,8 @@ def _files(dataset: Dataset, flags: int) -> Sequence[_core.Source] | _core.FileC
     """Return a dataset's files, the first with stored bytes that lie in its metadata."""
     index, flags = dataset.index, _core.SOURCE_DIRECT * dataset.direct | flags
     flags |= _core.SOURCE_LISTED * bool(index.members)
-    if isinstance(index.others, ManyFiles) and dataset.n_chunks:
-        return index.others.for_table(flags)
+    if isinstance(index.files, ManyFiles) and dataset.n_chunks:
+        return index.files.for_table(flags)
     files = index.files if dataset.n_chunks else [index.files[0]]
     inline = (b"" if dataset.reason else index.inline, *[b""] * (len(files) - 1))
     return [file.for_table(bytes_, flags) for file, bytes_ in zip(files, inline, strict=True)]
@@ -158,17 +156,6 @@ def _kind(dataset: Dataset) -> _core.Kind:
         size = index.row_bytes // max(1, math.prod(dataset.dims[1:])) or 1
         return (size, 0, size, 0), (), (), index.kind.fill_value
     return index.kind.for_table
-
-
-def kind_of(
-    element: tuple[int, int, int, int],
-    pipeline: Sequence[FilterSpec],
-    conversions: Sequence[Conversion],
-    fill_value: bytes,
-) -> _core.Kind:
-    """Return a table's description of elements; its first numbers are those of `_core.Kind`."""
-    filters = [(spec.id, spec.flags, spec.values) for spec in pipeline]
-    return element, filters, [word for one in conversions for word in one.words], fill_value
 
 
 def _parts(dataset: Dataset) -> npt.NDArray[np.uint64] | None:

@@ -15,9 +15,8 @@ from functools import cached_property
 import numpy as np
 
 from _multitables import _core, sizes
-from _multitables.index.datasets.survey import Kind, Survey
+from _multitables.index.datasets.survey import Survey
 from _multitables.index.opened.runs import I64
-from _multitables.wire.plan_bytes import kind_of
 
 
 @dataclass(frozen=True)
@@ -53,14 +52,9 @@ class SurveyTable:
         flags = _core.SOURCE_TURNSTILE * self.turnstile | _core.SOURCE_DIRECT * self.direct
         return survey.core.table(
             [file.for_table(flags=flags) for file in survey.files],
-            [_kind(kind) for kind in survey.kinds],
+            [kind.for_table for kind in survey.kinds],
             piece_bytes,
         )
-
-
-def _kind(kind: Kind) -> _core.Kind:
-    element = kind.element_bytes, 0, kind.element_bytes, 0
-    return kind_of(element, kind.pipeline, kind.element.changes, kind.fill_value)
 
 
 def table_of(survey: Survey, direct: bool, turnstile: bool = False) -> SurveyTable:

@@ -29,7 +29,7 @@ CASES = 250
 STREAMED = 6
 LARGE = 1 << 20
 #: Of an index: what is not compared.
-PLACES = ("file", "chunks")
+PLACES = ("files", "chunks")
 LAYOUTS: dict[str, dict[str, Any]] = {
     "contiguous": {"data": smooth((12, 5))},
     "never written": {"shape": (12, 5), "dtype": "<i4", "fillvalue": 3},

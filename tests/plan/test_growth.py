@@ -23,7 +23,7 @@ def index(n_rows: int, columns: int, chunks: Chunks) -> Stored:
     table = np.array([(number, *record) for number, record in told], np.uint64).reshape(-1, 4)
     kind, dims = Kind(stored_type(8), 8), (n_rows, columns)
     file = SourceFile("f", Fingerprint(0, 0, 0, 0))
-    return Stored(file, "/x", kind, dims, (ROWS, 2), chunks=chunks_of(*table.T))
+    return Stored((file,), "/x", kind, dims, (ROWS, 2), chunks=chunks_of(*table.T))
 
 
 def is_there(row: int, columns: int, chunks: Chunks) -> bool:

@@ -214,7 +214,7 @@ def chunked(
     element = ElementType(dtype, size, (Conversion.of(size),), size)
     kind = Kind(FieldType(element, 0), size, (FilterSpec(filter_id, 0, (4,), ""),), bytes(size))
     records = chunks_of(ids, ids * np.uint64(1 << 20), ids + np.uint64(10))
-    return Stored(FILE, "/x", kind, shape, chunks, chunks=records)
+    return Stored((FILE,), "/x", kind, shape, chunks, chunks=records)
 
 
 @pytest.mark.parametrize("labels", ["long chunks", "short chunks", "contiguous", "library"])

@@ -67,7 +67,7 @@ def an_index(draw: st.DrawFn, rows: int) -> ChunkIndex:
     part = FieldType(delivered, draw(st.integers(0, element - field)))
     chunks = chunks_of(ids, ids * np.uint64(1000) + np.uint64(512), sizes, ids % 3)
     kind = Kind(part, element, pipeline, fill_value)
-    index = Stored(FILE, "/x", kind, dims, chunk_dims, chunks=chunks)
+    index = Stored((FILE,), "/x", kind, dims, chunk_dims, chunks=chunks)
     return index.by_library("a virtual dataset") if layout == "library" else index
 
 
@@ -77,7 +77,7 @@ def plain_index(rows: int = 100, chunk: int = 10, element: int = 8) -> Stored:
     part = FieldType(ElementType(np.dtype(f"V{element}"), element, changes, element), 0)
     kind = Kind(part, element, (FilterSpec(1, 0, (4,), "deflate"),), bytes(element))
     chunks = chunks_of(np.arange(count), np.arange(count) * 1000, 320)
-    return Stored(FILE, "/x", kind, (rows, 4), (chunk, 4), chunks=chunks)
+    return Stored((FILE,), "/x", kind, (rows, 4), (chunk, 4), chunks=chunks)
 
 
 def inner_chunks(dataset: Any) -> int:

@@ -259,7 +259,7 @@ class Source:
         library = "tables" if dataset.pytables else "h5py"
         kind = Kind(atom, dataset.stored.element_bytes, library=library)
         of = SourceFile(file.filename, file.fingerprint)
-        return Ragged(of, path, kind, dims, None, reason="ragged")
+        return Ragged((of,), path, kind, dims, None, reason="ragged")
 
     def _index(
         self,
@@ -278,21 +278,22 @@ class Source:
         size = stored.element_bytes
         kind = Kind(part, size, pipeline, fill or bytes(size), library)
         of, reason = SourceFile(file.filename, file.fingerprint), self._reason(part, stored, raw)
-        index = Stored(of, path, kind, dims, stored.chunk_dims)
+        index = Stored((of,), path, kind, dims, stored.chunk_dims)
         if reason:
             return self._trusted(index.by_library(reason))
         self._trusted(index)
         if 0 in index.shape:
             return index
         if file.opened_by != file.filename:  # references, perhaps to several files
-            index = replace(index, others=cast(Any, file.metadata).others(dataset.place.offset))
+            others = cast(Any, file.metadata).others(dataset.place.offset)
+            index = replace(index, files=(of, *others))
         if stored.layout == "virtual":
             return self._trusted(self._virtual(dataset, index, depth))
         if raw:
             pieces, rows = raw
             if len(pieces) > 1:
                 return in_pieces(index, pieces, rows)
-            return at(replace(index, others=(pieces[0].file,)), pieces[0].offset, 1)
+            return at(replace(index, files=(of, pieces[0].file)), pieces[0].offset, 1)
         if stored.layout == "compact":
             return at(replace(index, inline=stored.elements), 0)
         if stored.layout == "chunked":
@@ -301,7 +302,9 @@ class Source:
             return inside_file(replace(index, chunks=chunks, inline=stored.elements))
         if stored.byte_offset is None:
             return index
-        source = file.metadata.chunks(dataset.place.offset)["source"][0] if index.others else 0
+        source = 0
+        if len(index.files) > 1:
+            source = file.metadata.chunks(dataset.place.offset)["source"][0]
         return inside_file(at(index, stored.byte_offset, source))
 
     def _virtual(self, dataset: DescribedDataset, index: Stored, depth: int) -> ChunkIndex:
@@ -345,7 +348,7 @@ class Source:
             return for_library(index, mappings, sources, why)
         try:
             found = as_chunks(index, mappings, sources)
-            if found is None or found.others:  # what elements name may lie in other files
+            if found is None or len(found.files) > 1:  # what elements name may lie in other files
                 field_type(datatype, None, dataset.pytables)
             return found or as_parts(index, mappings, sources)
         except (Unsupported, _core.UnfitError) as error:

@@ -16,7 +16,6 @@ from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from itertools import accumulate
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -27,31 +26,11 @@ from _multitables.index.chunk_index import U32, ChunkIndex, ManyFiles, SourceFil
 from _multitables.index.opened.open_files import OpenFile
 from _multitables.index.opened.runs import I64, Places, Run
 from _multitables.index.types import hdf5_metadata
-from _multitables.index.types.element_type import ElementType, FieldType, field_type
-from _multitables.index.types.hdf5_metadata import FilterSpec
-from _multitables.index.types.kind import Kind as StoredKind
+from _multitables.index.types.element_type import field_type
+from _multitables.index.types.kind import Kind
 from _multitables.index.types.numpy_type import Unsupported, datatype_of
 
 ALONE, NO_DATASET = _core.SURVEY_ALONE, _core.SURVEY_NO_DATASET
-
-
-@dataclass(frozen=True)
-class Kind:
-    """What some datasets have in common."""
-
-    #: "compact", "contiguous" or "chunked".
-    layout: str
-    element: ElementType
-    element_bytes: int
-    pipeline: tuple[FilterSpec, ...]
-    #: One element.
-    fill_value: bytes
-    library: str
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """Of one element as the user sees it; its dims are further dims of the dataset."""
-        return self.element.dtype
 
 
 #: The attribute that names a dimension scale.
@@ -113,19 +92,18 @@ class Survey:
 
     def shape(self, number: int) -> tuple[int, ...]:
         """Return the shape of a dataset that is not alone, as the user sees it."""
-        return *self.core.dims_of(number), *self.kinds[self.kind[number]].dtype.shape
+        return *self.core.dims_of(number), *self.kinds[self.kind[number]].part.element.dtype.shape
 
     def index(self, number: int) -> ChunkIndex:
         """Return the index of a dataset that is not alone, for errors that name it."""
-        place, kind = self.places[number], self.kinds[int(self.kind[number])]
+        place, kind = self.places[number], int(self.kind[number])
         dims, chunk_dims, chunks, inline = self.core.one(number)
-        stored = (kind.element_bytes, kind.pipeline, kind.fill_value, kind.library)
         return chunk_index.Stored(
-            SourceFile(place.file.filename, place.file.fingerprint),
+            (SourceFile(place.file.filename, place.file.fingerprint),),
             place.path,
-            StoredKind(FieldType(kind.element, 0), *stored),
+            self.kinds[kind],
             dims or (1,),
-            (chunk_dims or (1,)) if kind.layout == "chunked" else None,
+            (chunk_dims or (1,)) if self.core.kinds[kind].layout == "chunked" else None,
             chunks=chunks,
             inline=inline,
         )
@@ -254,17 +232,12 @@ def _kind(stored: _core.StoredKind) -> Kind | None:
     """Return what readers need to know of a kind; None: its datasets are alone."""
     pytables = stored.class_name.rstrip(b"\0") in hdf5_metadata.PYTABLES_CLASSES
     try:
-        element = field_type(datatype_of(stored.datatype), None, pytables).element
+        part = field_type(datatype_of(stored.datatype), None, pytables)
     except Unsupported:
         return None
-    if not element.direct or element.converted_bytes or not stored.element_bytes:
+    element, size = part.element, stored.element_bytes
+    if not element.direct or element.converted_bytes or not size:
         return None
     pipeline = hdf5_metadata.pipeline_of(stored.filters)
-    return Kind(
-        layout=stored.layout,
-        element=element,
-        element_bytes=stored.element_bytes,
-        pipeline=pipeline,
-        fill_value=stored.fill_value or bytes(stored.element_bytes),
-        library=element.library or hdf5_metadata.library_for(pytables, pipeline),
-    )
+    library = element.library or hdf5_metadata.library_for(pytables, pipeline)
+    return Kind(part, size, pipeline, stored.fill_value or bytes(size), library)

@@ -45,7 +45,7 @@ def in_pieces(index: Stored, pieces: Sequence[Piece], rows: int) -> Stored:
             chunk_bytes,
             source=np.repeat(numbers, counts),
         ),
-        others=files,
+        files=(index.files[0], *files),
     )
 
 

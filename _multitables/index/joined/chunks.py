@@ -89,7 +89,7 @@ def joined_alike(
     ----------
     chunks : ndarray of `CHUNK`
         Those of all, one dataset behind the other, each in its own grid; their sources are the
-        others of `first`.
+        files of `first`.
     counts : ndarray of int64
         How many of them each dataset has.
     """
@@ -104,7 +104,7 @@ def joined_alike(
     if len(filled) < len(members):
         some = members.chosen(filled)
     table = _placed(whole, first, some, chunks, counts[filled])
-    table = replace(table, others=first.others)
+    table = replace(table, files=first.files)
     nowhere = np.zeros(len(filled), np.int64)
     return _shown(whole, first, [table], some.rows, nowhere, table.begins)
 
@@ -118,7 +118,7 @@ def _whole(first: ChunkIndex, members: Members) -> Joined:
     """Return an index of all rows that lists no chunks."""
     n_rows = int(members.rows.sum())
     kind, dims = replace(first.kind, pipeline=()), (n_rows, *first.dims[1:])
-    return Joined(first.file, first.path, kind, dims, None, members=members)
+    return Joined((first.files[0],), first.path, kind, dims, None, members=members)
 
 
 def _is_short(index: ChunkIndex) -> bool:
@@ -137,7 +137,7 @@ def _table(whole: Joined, indexes: Sequence[ChunkIndex]) -> ChunkIndex:
     first = indexes[0]
     if first.inline or not (first.is_chunked or _is_short(first)):
         return first
-    files = {whole.file: 0}
+    files = {whole.files[0]: 0}
     counts = np.array([len(index.chunks) for index in indexes], np.int64)
     chunks = np.concatenate([index.chunks for index in indexes])
     sources = [[files.setdefault(file, len(files)) for file in index.files] for index in indexes]
@@ -145,7 +145,7 @@ def _table(whole: Joined, indexes: Sequence[ChunkIndex]) -> ChunkIndex:
     flat = np.fromiter(chain.from_iterable(sources), np.uint32)
     chunks["source"] = flat[np.repeat(begins, counts) + chunks["source"]]
     table = _placed(whole, first, _members(indexes), chunks, counts)
-    return replace(table, others=tuple(files)[1:])
+    return replace(table, files=tuple(files))
 
 
 def _placed(
@@ -163,7 +163,7 @@ def _placed(
     beside = math.prod(grid_of(whole.dims[1:], extents[1:]))
     chunks["grid_index"] += np.repeat(begins // extents[0] * beside, counts).astype(np.uint64)
     dims = n_rows, *whole.dims[1:]
-    of = whole.file, whole.path, first.kind, dims, extents
+    of = whole.files, whole.path, first.kind, dims, extents
     return Joined(*of, chunks=chunks, members=members)
 
 
@@ -205,7 +205,7 @@ def _shown(
     pairs = [(axis, axis) for axis in range(n_axes)]
     chunk_dims = readable_chunk_dims(whole, first, pairs)
     return Virtual(
-        *(whole.file, whole.path, whole.kind, whole.dims, chunk_dims),
+        *(whole.files, whole.path, whole.kind, whole.dims, chunk_dims),
         shown=tuple(map(_as_stored, tables)),
         parts=np.append(np.uint64(n_axes), parts.ravel()),
         members=whole.members,

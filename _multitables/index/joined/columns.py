@@ -54,9 +54,11 @@ def joined_columns(
         return None
     n_rows = survey.dims.reshape(len(survey), -1)[:, 0].astype(np.int64)
     first = index_in(int(np.argmax(n_rows > 0)))  # one without rows does not say how all are stored
-    if not isinstance(first, Stored) or first.inline or first.others or 0 in first.shape[1:]:
+    if not isinstance(first, Stored) or 0 in first.shape[1:]:
         return None
-    first = changed(first, file=files[0])
+    if first.inline or len(first.files) > 1:
+        return None
+    first = changed(first, files=(files[0],))
     if float(n_rows.sum(dtype=np.float64)) > MAX_ROWS // max(1, math.prod(first.dims[1:])):
         raise UnfitError("there are more rows than any files have")
     extents = first.chunk_dims or ()
@@ -64,7 +66,7 @@ def joined_columns(
     chunks["source"] = np.repeat(np.arange(len(files), dtype=np.uint32), counts)
     if first.is_chunked and not survey.are_in_grids(first.dims[1:], extents):
         raise UnfitError("the chunks of a dataset are not those of its grid")
-    inside_file(changed(first, chunks=chunks, others=files))
+    inside_file(changed(first, chunks=chunks, files=files))
 
     members = Members(n_rows, (first,), files, np.arange(len(files)))
-    return joined_alike(replace(first, others=files), members, chunks, counts, filters)
+    return joined_alike(replace(first, files=files), members, chunks, counts, filters)

@@ -47,7 +47,7 @@ def as_chunks(
     if found is None:
         return None
     chunks, source, chunk_dims = found
-    files = {index.file: 0}
+    files = {index.files[0]: 0}
     numbers = [[files.setdefault(file, len(files)) for file in of.files] for of in present]
     begins = np.cumsum([0, *(len(of.files) if of else 0 for of in sources)])[source]
     chunks["source"] = np.concatenate(numbers)[begins + chunks["source"]]
@@ -56,7 +56,7 @@ def as_chunks(
         chunk_dims=chunk_dims,
         kind=replace(index.kind, pipeline=first.kind.pipeline),
         chunks=chunks,
-        others=tuple(files)[1:],
+        files=tuple(files),
     )
 
 
@@ -90,7 +90,7 @@ def as_parts(
     if found is None or source is None:
         return index
     chunk_dims = readable_chunk_dims(index, source, found[2])
-    of = index.file, index.path, index.kind, index.dims, chunk_dims
+    of = index.files, index.path, index.kind, index.dims, chunk_dims
     return Virtual(*of, shown=shown, parts=found[0])
 
 

@@ -396,7 +396,7 @@ class ItemReader:
         """Take the arrays out of the bytes of a result; None: no dataset has any."""
         survey, table = self._opened.survey, self._opened.table
         for one, begin in zip(results.numbers, results.layout.begins, strict=True):
-            dtype, shape = survey.kinds[int(survey.kind[one])].dtype.base, survey.shape(one)
+            dtype, shape = survey.kinds[int(survey.kind[one])].dtype, survey.shape(one)
             if view is None or table.number[one] < 0:
                 results.arrays[one] = np.empty(shape, dtype)
                 continue
