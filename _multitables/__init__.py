@@ -17,7 +17,6 @@
 #   tree.py                  one array, or a tuple or dict of them, and their paths
 #   machine.py               the cores and the memory that this process may use
 #   index/                   HDF5 files -> values, through the core's reader of metadata
-#     metadata.py            what a file says of its objects
 #     types/                 what elements are, and what is wrong with a file
 #       references.py        references to objects and regions, as values
 #       as_h5py.py           objects that are h5py's to isinstance
@@ -29,6 +28,7 @@
 #       by_library.py        what the core does not know, from libhdf5 in another process
 #       plugins.py           which filters readers decode, with those of plugins
 #     chunk_index.py         ChunkIndex: where a dataset's rows come from
+#     metadata.py            what a file says of its objects
 #     saved/                 the index of a file, saved in another one
 #       owners.py            who may have written it
 #       format.py            the bytes of it, read

@@ -13,7 +13,7 @@ This file must never know datasets, attributes or paths.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +23,9 @@ from _multitables._core import Datatype
 from _multitables.index.types.element_type import element_type
 from _multitables.index.types.numpy_type import NoDtypeError, numpy_dtype
 from _multitables.index.types.references import Reference, RegionReference
+
+if TYPE_CHECKING:
+    from _multitables.index.metadata import Metadata
 
 Raw = NDArray[np.uint8]  # (n, bytes of an element)
 
@@ -40,7 +43,7 @@ class HasMetadata(Protocol):
     """A file, as far as elements need it."""
 
     @property
-    def metadata(self) -> _core.MetadataFile: ...
+    def metadata(self) -> Metadata: ...
 
 
 def decode(stored: NDArray[Any], datatype: Datatype, file: HasMetadata) -> NDArray[Any]:

@@ -1,4 +1,4 @@
-"""What a file says of its objects: `Metadata`, which has the face of the core's reader of files.
+"""What a file says of its objects: `Metadata`, which the core's reader of files has.
 
 Law
 ---
@@ -10,11 +10,67 @@ This file must never know who does.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeAlias
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 if TYPE_CHECKING:
-    from _multitables._core import MetadataFile
+    import numpy as np
+    import numpy.typing as npt
 
-    Metadata: TypeAlias = MetadataFile
+    from _multitables._core import Mappings, MetadataFile, StoredDataset, Survey
+    from _multitables.index.chunk_index import U64, Fingerprint, Records, SourceFile
+    from _multitables.index.types.hdf5_metadata import Attribute
+
+
+class Metadata(Protocol):
+    """What is asked of `_core.MetadataFile` once a file is open."""
+
+    @property
+    def root(self) -> int: ...
+    @property
+    def user_block(self) -> int: ...
+    @property
+    def is_swmr(self) -> bool: ...
+    @property
+    def requests(self) -> tuple[int, int]: ...
+    def lock(self, filename: str, /) -> None: ...
+    def release(self) -> None: ...
+    def close(self) -> None: ...
+    def find(self, path: bytes, start: int | None = None, /) -> tuple[Any, ...]: ...
+    def kind(self, offset: int, /) -> str: ...
+    def links(self, offset: int, /) -> list[tuple[Any, ...]]: ...
+    def link(self, offset: int, name: bytes, /) -> tuple[Any, ...] | None: ...
+    def attributes(self, offset: int, /) -> list[Attribute]: ...
+    def datatype(self, offset: int, /) -> bytes: ...
+    def dataset(self, offset: int, /) -> StoredDataset: ...
+    def chunks(self, offset: int, /) -> Records: ...
+    def survey(self, offsets: U64, with_scales: bool, names: Sequence[bytes], /) -> Survey: ...
+    def mappings(self, heap: int, index: int, /) -> Mappings: ...
+    def global_object(self, heap: int, index: int, /) -> bytes: ...
+    def region(self, heap: int, index: int, /) -> tuple[int, tuple[Any, ...]]: ...
+    def strings(self, descriptors: bytes, each: int, /) -> list[bytes]: ...
+    def sequences(
+        self, descriptors: bytes, element_bytes: int, each: int, /
+    ) -> tuple[npt.NDArray[np.uint8], U64]: ...
+
+
+class Leading(Metadata, Protocol):
+    """That of a file to which others lead: references, a manifest."""
+
+    #: Of what leads to it.
+    fingerprint: Fingerprint
+
+    def others(self, offset: int, /) -> tuple[SourceFile, ...]:
+        """Return the files beside its own in which chunks of a dataset lie."""
+        ...
+
+
+if TYPE_CHECKING:
+    Delegated: TypeAlias = MetadataFile
 else:
-    Metadata = object
+
+    class Delegated:
+        """The metadata of a `file`, but for what a class says itself."""
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self.file, name)

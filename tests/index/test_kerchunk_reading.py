@@ -23,8 +23,10 @@ from kerchunk_files import datasets, fill, read_here, written
 
 import multitables
 from _multitables import _core
+from _multitables.index.metadata import Metadata
 from _multitables.index.opened.open_files import open_file
 from _multitables.index.types.numpy_type import numpy_dtype
+from _multitables.index.types.references import RegionReference
 
 
 @pytest.fixture
@@ -104,6 +106,15 @@ def test_metadata_of_references(path: Path) -> None:
         int.from_bytes(elements[28:], "little"),
     )
     assert (dims, index.global_object(heap, number)) == ((2,), "b\xe9".encode())
+
+
+def test_references_have_no_regions(path: Path) -> None:
+    with multitables.open(written(path)) as file:
+        with pytest.raises(multitables.UnsupportedDatasetError, match="have none of it"):
+            file[RegionReference(1, 1)]
+        everything = {name for name in dir(Metadata) if not name.startswith("_")}
+        own = vars(type(file._place.file.metadata))
+        assert everything - set(own) == set()
 
 
 def test_as_kerchunk_writes_them(path: Path) -> None:

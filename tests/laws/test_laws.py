@@ -62,7 +62,7 @@ LEVELS = {
 }
 #: The rooms of the index: each may import those before it.
 ROOMS = (
-    "metadata", "types", "chunk_index", "saved", "files", "kerchunk", "opened", "virtual",
+    "types", "chunk_index", "metadata", "saved", "files", "kerchunk", "opened", "virtual",
     "datasets", "written", "names", "joined", "versions",
 )  # fmt: skip
 #: The reader's side sees these, itself, and the core.

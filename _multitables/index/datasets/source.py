@@ -14,7 +14,7 @@ import contextlib
 import os
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 from _multitables import _core
 from _multitables._core import Datatype, Mappings, StoredDataset
@@ -44,6 +44,7 @@ from _multitables.remote.names import absolute, is_remote
 
 if TYPE_CHECKING:
     from _multitables.index.files.external_files import Piece
+    from _multitables.index.metadata import Leading
 
 #: Layouts that only a library reads, and why.
 REASONS = {"unknown": "its metadata is of a kind that the core does not know"}
@@ -285,7 +286,7 @@ class Source:
         if 0 in index.shape:
             return index
         if file.opened_by != file.filename:  # references, perhaps to several files
-            others = cast(Any, file.metadata).others(dataset.place.offset)
+            others = cast("Leading", file.metadata).others(dataset.place.offset)
             index = replace(index, files=(of, *others))
         if stored.layout == "virtual":
             return self._trusted(self._virtual(dataset, index, depth))

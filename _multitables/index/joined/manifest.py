@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import os
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
@@ -21,7 +20,7 @@ from _multitables.errors import CorruptFileError, FileOpenError, MultitablesErro
 from _multitables.index.chunk_index import I64, U32, U64, Fingerprint, ManyFiles, SourceFile
 from _multitables.index.files.open_options import OpenOptions
 from _multitables.index.files.stored_files import changed
-from _multitables.index.metadata import Metadata
+from _multitables.index.metadata import Delegated, Metadata
 from _multitables.index.opened.open_files import OpenFile, open_file
 from _multitables.index.saved.format import (
     NO_VALUE,
@@ -34,7 +33,7 @@ from _multitables.index.types import hdf5_errors
 from _multitables.options import ANYWHERE
 
 
-class ListedFile(Metadata):
+class ListedFile(Delegated):
     """As `_core.MetadataFile`, of a file of a manifest; it is opened by the first question."""
 
     def __init__(self, file: SourceFile, options: OpenOptions, manifest: Fingerprint) -> None:
@@ -56,7 +55,7 @@ class ListedFile(Metadata):
     @property
     def requests(self) -> tuple[int, int]:
         """Requests of a store, and the bytes that they brought."""
-        return getattr(self._file, "requests", (0, 0))
+        return self._file.requests if self._file is not None else (0, 0)
 
     def others(self, offset: int) -> tuple[SourceFile, ...]:
         """No other files have chunks of one file's datasets."""
@@ -74,9 +73,6 @@ class ListedFile(Metadata):
         """Read no more."""
         if self._file is not None:
             self._file.close()
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.file, name)
 
 
 class Manifest:

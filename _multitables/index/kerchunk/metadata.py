@@ -17,7 +17,7 @@ import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -44,7 +44,7 @@ from _multitables.index.kerchunk.zarr_types import (
     filters_from_zarr,
     from_zarr,
 )
-from _multitables.index.metadata import Metadata
+from _multitables.index.metadata import Leading
 from _multitables.index.types.hdf5_metadata import Attribute
 from _multitables.remote.options import StorageOptions
 
@@ -70,7 +70,7 @@ PLAIN = (str, bool, int, float)
 
 def open_references(
     filename: str, reach: Reach, storage: StorageOptions, directory: str = ""
-) -> tuple[SourceFile, Metadata]:
+) -> tuple[SourceFile, Leading]:
     """Return the first file that references are to, and what they say of it.
 
     Raises
@@ -102,10 +102,11 @@ class Table:
     urls: tuple[str, ...]
 
 
-class ReferencesMetadata(Metadata):
+class ReferencesMetadata(Leading):
     """As `_core.MetadataFile`. Any thread may use it."""
 
     root = user_block = 0
+    is_swmr = False
 
     def __init__(self, of: References, filename: str, store: Store, directory: str) -> None:
         self._references, self._filename, self._store = of, filename, store
@@ -229,6 +230,18 @@ class ReferencesMetadata(Metadata):
     def strings(self, descriptors: bytes, each: int) -> list[bytes]:
         """The texts that elements of variable length are."""
         return texts(self.global_object, descriptors, TEXT_BYTES)
+
+    def region(self, heap: int, index: int) -> NoReturn:
+        """Zarr has no references, no sequences, and no virtual datasets."""
+        raise _core.Unknown("references of Kerchunk have none of it", 0)
+
+    def sequences(self, descriptors: bytes, element_bytes: int, each: int) -> NoReturn:
+        """As `region`."""
+        self.region(0, 0)
+
+    def mappings(self, heap: int, index: int) -> NoReturn:
+        """As `region`."""
+        self.region(0, 0)
 
     def datatype(self, offset: int) -> bytes:
         """The element type of an array."""

@@ -150,7 +150,7 @@ class OpenFiles:
     @property
     def is_swmr(self) -> bool:
         """A writer has all of them open in SWMR mode, or was killed."""
-        return all(getattr(one.metadata, "is_swmr", False) for one in self._files.values())
+        return all(one.metadata.is_swmr for one in self._files.values())
 
     def close(self) -> None:
         """Release the locks. A file is closed when the last place in it is forgotten."""
@@ -158,7 +158,7 @@ class OpenFiles:
             file.metadata.release()
             if file.fingerprint.access:
                 told = file.fingerprint.access.requests
-                told.count, told.n_bytes = getattr(file.metadata, "requests", (0, 0))
+                told.count, told.n_bytes = file.metadata.requests
 
     def forget(self) -> None:
         """Close the files for good, also for places in them that are still known."""
@@ -362,11 +362,12 @@ def open_file(
         fingerprint = before
     else:
         fingerprint = changed_fields(fingerprint, opened=metadata.opened)
+    found: Metadata = metadata
     if options.kind != "split":
         _checked(filename, fingerprint, metadata)
         if uses_index:
-            metadata = with_saved_index(filename, fingerprint, metadata)
-    return OpenFile(filename, fingerprint, metadata, filename)
+            found = with_saved_index(filename, fingerprint, metadata)
+    return OpenFile(filename, fingerprint, found, filename)
 
 
 def _check_reached(
@@ -409,16 +410,17 @@ def _open_object(name: str, storage: StorageOptions, uses_index: bool) -> OpenFi
     if uses_index and has_cached_index(filename):
         fingerprint = _fingerprint(filename, storage)
         whole = WholeObject(filename, fingerprint)
-        metadata = with_saved_index(filename, fingerprint, whole)
-        if metadata is not whole:
-            return OpenFile(filename, fingerprint, metadata, filename)
+        found = with_saved_index(filename, fingerprint, whole)
+        if found is not whole:
+            return OpenFile(filename, fingerprint, found, filename)
     with _refusals(filename):
         looks = uses_index and storage.at(filename).get("looks_for_index")
         fingerprint, first, beside = first_bytes_and_index(filename, storage, looks)
         metadata = of_object(filename, fingerprint, first)
     _checked(filename, fingerprint, metadata)
     if beside and keep_index(filename, beside):
-        metadata = with_saved_index(filename, fingerprint, metadata)
+        found = with_saved_index(filename, fingerprint, metadata)
+        return OpenFile(filename, fingerprint, found, filename)
     return OpenFile(filename, fingerprint, metadata, filename)
 
 

@@ -17,7 +17,7 @@ from typing import Any
 from _multitables import _core
 from _multitables.index.chunk_index import Fingerprint
 from _multitables.index.files.stored_objects import concurrently, first_bytes
-from _multitables.index.metadata import Metadata
+from _multitables.index.metadata import Delegated
 from _multitables.index.saved.format import replaced
 from _multitables.index.saved.places import SUFFIX, places
 from _multitables.remote import client
@@ -28,7 +28,7 @@ from _multitables.remote.options import StorageOptions
 MAX_INDEX_BYTES = 1 << 30
 
 
-class WholeObject(Metadata):
+class WholeObject(Delegated):
     """As `_core.MetadataFile`, of an object. Any thread may use it."""
 
     def __init__(self, name: str, fingerprint: Fingerprint) -> None:
@@ -64,9 +64,6 @@ class WholeObject(Metadata):
         """Read no more."""
         if self._file is not None:
             self._file.close()
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.file, name)
 
 
 def of_object(name: str, fingerprint: Fingerprint, first: bytes) -> _core.MetadataFile:

@@ -22,7 +22,7 @@ import numpy as np
 from _multitables import _core
 from _multitables.errors import SavedIndexWarning
 from _multitables.index.chunk_index import U64, Fingerprint, Records, grid_of
-from _multitables.index.metadata import Metadata
+from _multitables.index.metadata import Delegated, Metadata
 from _multitables.index.saved import format as saved_format
 from _multitables.index.saved import survey
 from _multitables.index.saved.format import (
@@ -73,7 +73,7 @@ def with_first(
     return file
 
 
-class SavedMetadata(Metadata):
+class SavedMetadata(Delegated):
     """As `_core.MetadataFile`, of a file that has a saved index. Any thread may use it."""
 
     def __init__(self, index: SavedIndex, place: str, file: Metadata) -> None:
@@ -97,9 +97,6 @@ class SavedMetadata(Metadata):
         self._is_left = True
         self._index.close()
         self.file.close()
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.file, name)
 
     def find(self, path: bytes, start: int | None = None) -> tuple[Any, ...]:
         """Where a path leads."""

@@ -14,10 +14,10 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from _multitables import _core
+from _multitables.index.metadata import Metadata
 from _multitables.index.opened.open_files import PREFETCHED, OpenFile
 from _multitables.index.saved.format import MANIFEST, NO_NUMBER
 from _multitables.index.saved.index_writer import IndexWriter, Link
-from _multitables.index.saved.metadata import SavedMetadata
 from _multitables.index.saved.objects import SPACE, STORAGE, UNREADABLE, to_text
 from _multitables.index.saved.survey import Kinds, surveyed
 
@@ -58,13 +58,13 @@ def save_all(files: Iterable[OpenFile], out: BinaryIO) -> None:
 
 def _add(file: OpenFile, writer: IndexWriter, kinds: Kinds, progress: Callable[[int], Any]) -> None:
     metadata = file.metadata
-    is_saved = isinstance(metadata, SavedMetadata)
+    unsaved = metadata if isinstance(metadata, _core.MetadataFile) else None
     seen, next_ones = {metadata.root}, [metadata.root]
     n_prefetched = 0  # of the next ones, from the end
     while next_ones:
-        if not n_prefetched and not is_saved:
+        if unsaved and not n_prefetched:
             n_prefetched = min(PREFETCHED, len(next_ones))
-            metadata.prefetch(next_ones[-n_prefetched:])
+            unsaved.prefetch(next_ones[-n_prefetched:])
         n_prefetched -= 1
         try:
             found = _save(metadata, writer, next_ones.pop())
@@ -76,11 +76,11 @@ def _add(file: OpenFile, writer: IndexWriter, kinds: Kinds, progress: Callable[[
         next_ones += sorted(new, reverse=True)  # parts lie in the order of the file
         n_prefetched = 0 if new else n_prefetched
     writer.end_file(surveyed(metadata, np.array(writer.offsets(), np.uint64), kinds))
-    if not is_saved:
+    if unsaved:
         file.check_unchanged()
 
 
-def _save(metadata: _core.MetadataFile, writer: IndexWriter, offset: int) -> list[int]:
+def _save(metadata: Metadata, writer: IndexWriter, offset: int) -> list[int]:
     """Save an object; the offsets of those that it links to."""
     kind = metadata.kind(offset)
     attributes = [
@@ -107,7 +107,7 @@ def _save(metadata: _core.MetadataFile, writer: IndexWriter, offset: int) -> lis
 
 
 def _place(
-    metadata: _core.MetadataFile, writer: IndexWriter, offset: int, dataset: _core.StoredDataset
+    metadata: Metadata, writer: IndexWriter, offset: int, dataset: _core.StoredDataset
 ) -> tuple[int, ...]:
     """Where a dataset's bytes are."""
     if dataset.layout == "chunked":

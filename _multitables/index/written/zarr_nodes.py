@@ -28,6 +28,7 @@ from _multitables.index.kerchunk.zarr_types import (
     filters_to_zarr,
     to_zarr,
 )
+from _multitables.index.metadata import Metadata
 from _multitables.index.opened.open_files import OpenFile
 from _multitables.index.types import hdf5_errors
 from _multitables.index.types.element_type import ElementType, element_type, flat
@@ -60,7 +61,7 @@ class Node:
 class Naming:
     """The names of dimensions, as xarray wants them of Zarr: by scales, or by lengths."""
 
-    def __init__(self, metadata: _core.MetadataFile, paths: dict[int, str]) -> None:
+    def __init__(self, metadata: Metadata, paths: dict[int, str]) -> None:
         self._metadata, self._paths = metadata, paths
         self._offsets = {path: offset for offset, path in paths.items()}
         self._by_length: dict[tuple[int, int], str] = {}
@@ -143,7 +144,7 @@ def _objects(file: OpenFile) -> Iterator[tuple[int, str, str]]:
 
 
 def _array(
-    metadata: _core.MetadataFile,
+    metadata: Metadata,
     naming: Naming,
     offset: int,
     node: Node,
@@ -216,7 +217,7 @@ def _last(path: str) -> str:
     return path.rpartition("/")[2]
 
 
-def _json_attributes(metadata: _core.MetadataFile, attributes: list[Attribute]) -> dict[str, Any]:
+def _json_attributes(metadata: Metadata, attributes: list[Attribute]) -> dict[str, Any]:
     found = {}
     for name, _, datatype, dims, elements in attributes:
         if name in HIDDEN:
@@ -230,7 +231,7 @@ def _json_attributes(metadata: _core.MetadataFile, attributes: list[Attribute]) 
 
 
 def _json_value(
-    metadata: _core.MetadataFile,
+    metadata: Metadata,
     datatype: _core.Datatype,
     dims: tuple[int, ...] | None,
     elements: bytes,

@@ -39,6 +39,7 @@ from _multitables.parent.open.reading import Contents
 from _multitables.remote.names import absolute
 
 if TYPE_CHECKING:
+    from _multitables.index.metadata import Leading
     from _multitables.parent.open.library import Library
 
 _T = TypeVar("_T")
@@ -132,7 +133,7 @@ def shared(filename: str, options: FileOptions, directory: str) -> Shared:
     files = source.files if source else OpenFiles(filename, wanted)
     opened_by = files.main.fingerprint
     if files.main.opened_by != files.main.filename:  # references and manifests change, too
-        opened_by = cast(Any, files.main.metadata).fingerprint
+        opened_by = cast("Leading", files.main.metadata).fingerprint
     key = filename, files.main.fingerprint, opened_by, options, os.getpid()
     found = _shared.get(key)
     if found is None:
