@@ -31,10 +31,9 @@
 #     metadata.py            what a file says of its objects
 #     saved/                 the index of a file, saved in another one
 #       owners.py            who may have written it
-#       format.py            the bytes of it, read
+#       format.py            where its bytes lie, replaced and opened
 #       index_writer.py      its bytes, written
-#       objects.py           what is saved of each object, in both directions
-#       alike.py             one path in many files, found at once
+#       objects.py           what is saved of each object
 #       survey.py            what many objects are, in columns
 #       metadata.py          the core's answers, from a saved index
 #       places.py            where it may be

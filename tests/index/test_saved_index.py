@@ -28,6 +28,7 @@ from saved_files import saved, small
 import multitables
 from _multitables import _core
 from _multitables.index.chunk_index import Fingerprint, chunks_of
+from _multitables.index.kerchunk.datatype_message import message
 from _multitables.index.opened.open_files import open_file
 from _multitables.index.saved import format as saved_index
 from _multitables.index.saved import places as saved_places
@@ -347,12 +348,14 @@ def test_a_million_chunks_are_read_as_they_are(h5: Path) -> None:
     with saved_index.replaced(str(place)) as file:
         writer = IndexWriter(file)
         place_of = writer.chunks(table)
-        writer.add(8, "dataset", place=place_of)
+        storage = [2, message(np.dtype("u1")).decode("latin-1"), 1, [1], [], None, False, []]
+        own = {"space": writer.value([False, [n], [n]]), "storage": writer.value(storage)}
+        writer.add(8, "dataset", place=place_of, **own)
         writer.end_file(told)
         writer.finish(np.zeros(0, np.uint8), of, 8)
     index = saved_index.read(str(place), of)
     assert index is not None
-    np.testing.assert_array_equal(index.chunks(0), table)
+    np.testing.assert_array_equal(index.chunks(8), table)
 
 
 def test_all_that_opens_files_uses_the_index(h5: Path, monkeypatch: pytest.MonkeyPatch) -> None:

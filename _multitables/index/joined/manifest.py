@@ -16,18 +16,14 @@ from dataclasses import replace
 
 import numpy as np
 
+from _multitables._core import DamagedIndexError, SavedIndex
 from _multitables.errors import CorruptFileError, FileOpenError, MultitablesError
-from _multitables.index.chunk_index import I64, U32, U64, Fingerprint, ManyFiles, SourceFile
+from _multitables.index.chunk_index import I64, U64, Fingerprint, ManyFiles, SourceFile
 from _multitables.index.files.open_options import OpenOptions
 from _multitables.index.files.stored_files import changed
 from _multitables.index.metadata import Delegated, Metadata
 from _multitables.index.opened.open_files import OpenFile, open_file
-from _multitables.index.saved.format import (
-    NO_VALUE,
-    DamagedIndexError,
-    SavedIndex,
-    read_manifest,
-)
+from _multitables.index.saved.format import read_manifest
 from _multitables.index.saved.metadata import SavedMetadata
 from _multitables.index.types import hdf5_errors
 from _multitables.options import ANYWHERE
@@ -116,22 +112,12 @@ class Manifest:
         return _damaged(self.filename, error)
 
     def _files(self) -> ManyFiles:
-        column = self.index.of_files
-        states = np.stack([column(name) for name in ("device", "inode", "size", "mtime")], axis=1)
-        etags, names = self._etags(column("etag")), column("names").tobytes()
-        ends, storage = column("name_end"), self._options.storage
-        files = ManyFiles(names, ends, states, etags, storage, self.filename)
+        names, ends, states, etags = self.index.files()
+        storage = self._options.storage
+        files = ManyFiles(names, ends, states, tuple(etags), storage, self.filename)
         for device in np.unique(states[:, 0]):
             _renumber(files, states, np.flatnonzero(states[:, 0] == device))
         return files
-
-    def _etags(self, numbers: U32) -> tuple[str, ...]:
-        if np.all(numbers == NO_VALUE):
-            return ()
-        etags = tuple("" if n == NO_VALUE else self.index.value(n) for n in numbers.tolist())
-        if not all(isinstance(etag, str) for etag in etags):
-            raise DamagedIndexError("the versions of objects are no texts")
-        return etags
 
 
 def _renumber(files: ManyFiles, states: U64, of_device: I64) -> None:

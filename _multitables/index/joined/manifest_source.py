@@ -15,6 +15,7 @@ from functools import partial
 from typing import Any
 
 from _multitables import _core
+from _multitables._core import DamagedIndexError
 from _multitables.index.chunk_index import ChunkIndex
 from _multitables.index.datasets.source import Source
 from _multitables.index.files.open_options import OpenOptions
@@ -23,9 +24,6 @@ from _multitables.index.joined.columns import UnfitError, joined_columns
 from _multitables.index.joined.manifest import Manifest
 from _multitables.index.joined.source import Indexed, JoinedSource, MissingFiles, Wanted
 from _multitables.index.opened.open_files import OpenFiles, Place
-from _multitables.index.saved import survey
-from _multitables.index.saved.alike import rows_alike
-from _multitables.index.saved.format import DamagedIndexError
 from _multitables.index.types.plugins import READERS_FILTERS
 
 
@@ -69,12 +67,12 @@ class ManifestSource(JoinedSource):
         if place.file is not self.files.main:
             return None
         index, files = self._manifest.index, self._manifest.files
-        rows = rows_alike(index, place.path)
-        told = None if rows is None else survey.load(index, rows, False)
-        if told is None:
+        rows = index.alike(place.path.encode("utf-8", "surrogateescape"))
+        if rows is None:
             return None
         try:
-            return joined_columns(told, files, partial(self._answer, ask=index_in), self.filters)
+            stored = index.survey_alike([rows], with_scales=False)
+            return joined_columns(stored, files, partial(self._answer, ask=index_in), self.filters)
         except UnfitError as error:
             raise DamagedIndexError(str(error)) from None
 

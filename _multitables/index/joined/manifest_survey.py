@@ -13,16 +13,11 @@ from collections.abc import Container, Iterable, Sequence
 
 import numpy as np
 
+from _multitables._core import DamagedIndexError
 from _multitables.index.datasets.survey import NO_DATASET, Survey, surveyed
 from _multitables.index.joined.manifest import Manifest
 from _multitables.index.opened.open_files import Place
 from _multitables.index.opened.runs import I64, Places, Run
-from _multitables.index.saved import survey as saved_survey
-from _multitables.index.saved.alike import rows_alike
-from _multitables.index.saved.format import HARD, DamagedIndexError, SavedIndex
-
-#: Links, or bytes of names, that are compared at once.
-AT_ONCE = 1 << 22
 
 
 class ListedPlaces(Places):
@@ -63,40 +58,19 @@ def _survey(
     manifest: Manifest, runs: Sequence[Run], groups: Iterable[str], native_filters: Container[int]
 ) -> Survey | None:
     index, of_first = manifest.index, Places(runs)
-    if not all(_is_alike(index, path) for path in groups):
+    if not all(index.is_alike(_path(group)) for group in groups):
         return None
-    found = [rows_alike(index, of_first[number].path) for number in range(len(of_first))]
+    found = [index.alike(_path(of_first[number].path)) for number in range(len(of_first))]
     rows = [of_path for of_path in found if of_path is not None]
     if len(rows) < len(of_first):
         return None
-    every, n_files = np.stack(rows, axis=1), len(manifest.files)
-    file = np.repeat(np.arange(n_files, dtype=np.uint32), len(rows))
-    core = saved_survey.load(index, every.ravel(), True, file)
-    is_dataset = (core.kind != NO_DATASET).reshape(every.shape)
+    core = index.survey_alike(rows, with_scales=True)
+    is_dataset = (core.kind != NO_DATASET).reshape(len(manifest.files), len(rows))
     if len(core.scales) or not np.all(is_dataset.any(axis=1)):
         return None
-    places = ListedPlaces(manifest, runs, index.header_offset[every.ravel()].astype(np.int64))
+    places = ListedPlaces(manifest, runs, core.offsets.astype(np.int64))
     return surveyed(places, manifest.files, core, native_filters)
 
 
-def _is_alike(index: SavedIndex, path: str) -> bool:
-    """Whether a group has the same names in each file, all of hard links."""
-    rows = rows_alike(index, path)
-    if rows is None:
-        return False
-    first, count = index.first[rows].astype(np.int64), index.second[rows].astype(np.int64)
-    ends = index.link_end.astype(np.int64)
-    if not count[0] or np.any(count != count[0]):
-        return False
-    begins = np.where(first > 0, ends[first - 1], 0)
-    length = ends[first + count - 1] - begins
-    if np.any(length != length[0]):
-        return False
-    stored, links = np.frombuffer(index.names, np.uint8), np.arange(count[0])
-    letters, step = np.arange(length[0]), max(1, AT_ONCE // int(length[0]))
-    names = stored[begins[0] + letters]
-    return all(
-        bool(np.all(stored[begins[at : at + step, None] + letters] == names))
-        and bool(np.all(index.link_kind[first[at : at + step, None] + links] == HARD))
-        for at in range(0, len(rows), step)
-    )
+def _path(path: str) -> bytes:
+    return path.encode("utf-8", "surrogateescape")

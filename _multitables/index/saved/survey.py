@@ -1,14 +1,8 @@
-"""The survey of a file's objects, saved as columns of its index.
-
-``common`` says which of the index's kinds a dataset has, or that the object is ``ALONE`` or
-`NO_DATASET`; the kinds are one text of JSON. ``dims_end`` and ``scale_end`` say where the dims and
-the scales of an object end, which begin where those of the one before it end.
+"""The survey of a file's objects, as columns of its saved index.
 
 Law
 ---
-1. A loaded survey has the types and ranges that the core's answer has, or the index is damaged. Of
-   chunks it is as in the core's: readers check each before they fetch it.
-2. Saved batch by batch: chunks of all datasets need not fit into memory.
+1. Saved batch by batch: chunks of all datasets need not fit into memory.
 """
 
 from __future__ import annotations
@@ -20,14 +14,9 @@ import numpy as np
 import numpy.typing as npt
 
 from _multitables import _core
-from _multitables.index.chunk_index import U32, U64
+from _multitables.index.chunk_index import U64
 from _multitables.index.metadata import Metadata
-from _multitables.index.saved.format import (
-    I64,
-    DamagedIndexError,
-    SavedIndex,
-)
-from _multitables.index.saved.objects import KIND, load_kind
+from _multitables.index.saved.objects import KIND, fields
 
 NO_DATASET = _core.SURVEY_NO_DATASET
 #: Objects that are described at once when they are saved.
@@ -49,7 +38,7 @@ class Kinds:
 
     def number(self, kind: _core.StoredKind) -> int:
         """The number of a kind."""
-        text = json.dumps([save(getattr(kind, of)) for of, (save, _) in KIND.items()])
+        text = json.dumps(fields(kind, KIND))
         return self._numbers.setdefault(text, len(self._numbers))
 
 
@@ -67,22 +56,3 @@ def surveyed(metadata: Metadata, offsets: U64, kinds: Kinds) -> dict[str, npt.ND
         for column, part in zip(columns.values(), found, strict=True):
             column.append(part)
     return {name: np.concatenate(parts).astype(np.uint64) for name, parts in columns.items()}
-
-
-def load(index: SavedIndex, rows: I64, with_scales: bool, files: U32 | None = None) -> _core.Survey:
-    """Answer as the file does for these objects, without attributes; or as each of many files."""
-    every, common = _kinds(index), index.common[rows]
-    used = np.flatnonzero(np.bincount(common[common < len(every)])).tolist()
-    kinds = {number: load_kind(every[number]) for number in used}
-    of = np.zeros(len(rows), np.uint32) if files is None else files
-    return index.survey(rows, of, kinds, with_scales)
-
-
-def _kinds(index: SavedIndex) -> list[Any]:
-    try:
-        kinds = json.loads(index.kinds.tobytes())
-    except (ValueError, RecursionError) as error:
-        raise DamagedIndexError("the kinds of datasets are not JSON") from error
-    if not isinstance(kinds, list):
-        raise DamagedIndexError("the kinds of datasets are no list")
-    return kinds

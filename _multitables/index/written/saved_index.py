@@ -18,7 +18,7 @@ from _multitables.index.metadata import Metadata
 from _multitables.index.opened.open_files import PREFETCHED, OpenFile
 from _multitables.index.saved.format import MANIFEST, NO_NUMBER
 from _multitables.index.saved.index_writer import IndexWriter, Link
-from _multitables.index.saved.objects import SPACE, STORAGE, UNREADABLE, to_text
+from _multitables.index.saved.objects import SPACE, STORAGE, UNREADABLE, fields, to_text
 from _multitables.index.saved.survey import Kinds, surveyed
 
 #: Attributes of an object that take more than this stay in the file.
@@ -99,9 +99,8 @@ def _save(metadata: Metadata, writer: IndexWriter, offset: int) -> list[int]:
     elif kind == "dataset":
         dataset = metadata.dataset(offset)
         own["place"] = _place(metadata, writer, offset, dataset)
-        own["space"] = writer.value([save(getattr(dataset, of)) for of, (save, _) in SPACE.items()])
-        storage = [save(getattr(dataset, of)) for of, (save, _) in STORAGE.items()]
-        own["storage"] = writer.value(storage)
+        own["space"] = writer.value(fields(dataset, SPACE))
+        own["storage"] = writer.value(fields(dataset, STORAGE))
     writer.add(offset, kind, **own)
     return [link[3] for link in links if link[2] == "hard"]
 

@@ -11,6 +11,7 @@ mod filters;
 mod input;
 mod metadata;
 mod requests;
+mod saved;
 mod tables;
 
 /// What is done with an input.
@@ -18,8 +19,9 @@ pub type Body = fn(&[u8]);
 
 /// By name; corpora have the same names.
 #[rustfmt::skip]
-pub const TARGETS: [(&str, Body); 7] = [
+pub const TARGETS: [(&str, Body); 8] = [
     ("metadata", metadata::file),
+    ("saved", saved::index),
     ("filter", filters::one),
     ("pipeline", filters::several),
     ("deflate_group", deflate::group),

@@ -39,7 +39,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 /// As many soft links as HDF5 follows on the way to an object.
-const MAX_SOFT_LINKS: usize = 16;
+pub(super) const MAX_SOFT_LINKS: usize = 16;
 /// What a link takes beside its name, generously.
 const LINK_BYTES: usize = 256;
 /// What a message takes beside its body.

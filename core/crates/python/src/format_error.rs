@@ -5,8 +5,9 @@
 use engine::fetch::error::FetchError;
 use engine::fetch::remote::metadata::StoreError;
 use hdf5_format::error::FormatError;
+use hdf5_format::saved_columns::Failure;
 use pyo3::create_exception;
-use pyo3::exceptions::{PyOSError, PyValueError};
+use pyo3::exceptions::{PyException, PyOSError, PyValueError};
 use pyo3::prelude::*;
 
 create_exception!(
@@ -14,6 +15,12 @@ create_exception!(
     Corrupt,
     PyValueError,
     "A structure contradicts the specification of HDF5: (text, address, expected, got)."
+);
+create_exception!(
+    _core,
+    DamagedIndexError,
+    PyException,
+    "What is wrong with a saved index."
 );
 create_exception!(
     _core,
@@ -42,6 +49,15 @@ pub trait Raised<T> {
 impl<T> Raised<T> for Result<T, FormatError> {
     fn raised(self) -> PyResult<T> {
         self.map_err(exception)
+    }
+}
+
+impl<T> Raised<T> for Result<T, Failure> {
+    fn raised(self) -> PyResult<T> {
+        self.map_err(|failure| match failure {
+            Failure::Damaged(what) => DamagedIndexError::new_err(what),
+            Failure::Io(error) => error.into(),
+        })
     }
 }
 

@@ -24,7 +24,7 @@ mod reader;
 pub mod request_handle;
 pub mod requests;
 pub mod ring;
-pub mod saved_parts;
+pub mod saved_index;
 mod selections;
 pub mod store;
 pub mod stored;

@@ -14,6 +14,7 @@ use super::survey::Survey;
 use engine::fetch::local_file::{LocalFile, ReadLock};
 use engine::fetch::remote::metadata::RemoteMetadata;
 use engine::fetch::remote::object::{Caches, Object};
+use hdf5_format::attribute::Attribute;
 use hdf5_format::file::{File, Found, ObjectKind};
 use hdf5_format::link::{Link, Target};
 use hdf5_format::source::ByteSource;
@@ -64,6 +65,9 @@ pub struct MetadataFile {
     lock: Mutex<Option<ReadLock>>,
     source: Source,
 }
+
+/// Kinds of objects.
+pub const KINDS: [&str; 4] = ["group", "dataset", "datatype", "other"];
 
 /// Where the metadata come from.
 enum Source {
@@ -213,16 +217,7 @@ impl MetadataFile {
             self.file.find(start.unwrap_or(self.file.root()), path)
         })?
         .raised()?;
-        match found {
-            Found::Object(offset) => ("object", offset).into_pyobject(py),
-            Found::Missing { parent } => ("missing", parent).into_pyobject(py),
-            Found::NotAGroup { parent } => ("not_a_group", parent).into_pyobject(py),
-            Found::External { file, path } => {
-                ("external", bytes(py, &file), bytes(py, &path)).into_pyobject(py)
-            }
-            Found::UserDefined(kind) => ("user_defined", kind).into_pyobject(py),
-            Found::TooManyLinks => ("too_many_links",).into_pyobject(py),
-        }
+        found_tuple(py, found)
     }
 
     /// Prefetch the objects at these offsets, where a store has the file.
@@ -234,10 +229,10 @@ impl MetadataFile {
     fn kind(&self, py: Python<'_>, offset: u64) -> PyResult<&'static str> {
         let header = waited(py, || self.file.object(offset))?.raised()?;
         Ok(match header.kind() {
-            ObjectKind::Group => "group",
-            ObjectKind::Dataset => "dataset",
-            ObjectKind::Datatype => "datatype",
-            ObjectKind::Other => "other",
+            ObjectKind::Group => KINDS[0],
+            ObjectKind::Dataset => KINDS[1],
+            ObjectKind::Datatype => KINDS[2],
+            ObjectKind::Other => KINDS[3],
         })
     }
 
@@ -245,14 +240,10 @@ impl MetadataFile {
     /// path) or (.., "user_defined", type) for each link of a group.
     fn links<'py>(&self, py: Python<'py>, offset: u64) -> PyResult<Bound<'py, PyList>> {
         let links = waited(py, || self.file.links(&*self.file.object(offset)?))?.raised()?;
-        let list = PyList::empty(py);
-        for link in links {
-            list.append(told_link(py, link)?)?;
-        }
-        Ok(list)
+        link_list(py, links)
     }
 
-    /// The link of this name in a group, as `links` tells it, or None.
+    /// The link of this name in a group, as in `links`, or None.
     fn link<'py>(
         &self,
         py: Python<'py>,
@@ -260,25 +251,13 @@ impl MetadataFile {
         name: &[u8],
     ) -> PyResult<Option<Bound<'py, PyTuple>>> {
         let link = waited(py, || self.file.link(&*self.file.object(offset)?, name))?.raised()?;
-        link.map(|link| told_link(py, link)).transpose()
+        link.map(|link| link_tuple(py, link)).transpose()
     }
 
     /// (name, creation order or None, datatype, dims or None, elements as stored) for each attribute.
     fn attributes<'py>(&self, py: Python<'py>, offset: u64) -> PyResult<Bound<'py, PyList>> {
         let found = waited(py, || self.file.attributes(&*self.file.object(offset)?))?.raised()?;
-        let list = PyList::empty(py);
-        for (order, attribute) in found {
-            let space = &attribute.dataspace;
-            let dims = (!space.is_null).then_some(&space.dims);
-            list.append((
-                bytes(py, &attribute.name),
-                order,
-                bytes(py, &attribute.datatype.bytes),
-                dims.map(|dims| PyTuple::new(py, dims)).transpose()?,
-                bytes(py, &attribute.elements),
-            ))?;
-        }
-        Ok(list)
+        attribute_list(py, found)
     }
 
     /// The element type of a dataset or a committed datatype, as `datatype` takes it.
@@ -394,7 +373,48 @@ pub fn bytes<'py>(py: Python<'py>, bytes: &[u8]) -> Bound<'py, PyBytes> {
     PyBytes::new(py, bytes)
 }
 
-fn told_link(py: Python<'_>, link: Link) -> PyResult<Bound<'_, PyTuple>> {
+/// Where a path leads, as `find` says it.
+pub fn found_tuple(py: Python<'_>, found: Found) -> PyResult<Bound<'_, PyTuple>> {
+    match found {
+        Found::Object(offset) => ("object", offset).into_pyobject(py),
+        Found::Missing { parent } => ("missing", parent).into_pyobject(py),
+        Found::NotAGroup { parent } => ("not_a_group", parent).into_pyobject(py),
+        Found::External { file, path } => {
+            ("external", bytes(py, &file), bytes(py, &path)).into_pyobject(py)
+        }
+        Found::UserDefined(kind) => ("user_defined", kind).into_pyobject(py),
+        Found::TooManyLinks => ("too_many_links",).into_pyobject(py),
+    }
+}
+
+pub fn link_list(py: Python<'_>, links: Vec<Link>) -> PyResult<Bound<'_, PyList>> {
+    let list = PyList::empty(py);
+    for link in links {
+        list.append(link_tuple(py, link)?)?;
+    }
+    Ok(list)
+}
+
+pub fn attribute_list(
+    py: Python<'_>,
+    attributes: Vec<(Option<u32>, Attribute)>,
+) -> PyResult<Bound<'_, PyList>> {
+    let list = PyList::empty(py);
+    for (order, attribute) in attributes {
+        let space = &attribute.dataspace;
+        let dims = (!space.is_null).then_some(&space.dims);
+        list.append((
+            bytes(py, &attribute.name),
+            order,
+            bytes(py, &attribute.datatype.bytes),
+            dims.map(|dims| PyTuple::new(py, dims)).transpose()?,
+            bytes(py, &attribute.elements),
+        ))?;
+    }
+    Ok(list)
+}
+
+pub fn link_tuple(py: Python<'_>, link: Link) -> PyResult<Bound<'_, PyTuple>> {
     let (name, order) = (bytes(py, &link.name), link.creation_order);
     match link.target {
         Target::Hard(offset) => (name, order, "hard", offset).into_pyobject(py),

@@ -6,7 +6,7 @@
 use super::{
     child, chunks, codec_limit, convert, datatype, descriptor, format_error, machine, many_files,
     mappings, metadata, order as orders, pieces, read, reader, request_handle, requests, ring,
-    saved_parts, store, stored, survey, table, whole_ring,
+    saved_index, store, stored, survey, table, whole_ring,
 };
 use engine::counters::{self, COUNTERS};
 use engine::fetch::remote::metadata::FIRST_BYTES;
@@ -81,6 +81,7 @@ const STATES: &[(&str, i32)] = &[
 fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<metadata::MetadataFile>()?;
     module.add_class::<metadata::OpenedFile>()?;
+    module.add_class::<saved_index::SavedIndex>()?;
     module.add_class::<stored::StoredDataset>()?;
     module.add_class::<datatype::Datatype>()?;
     module.add_class::<survey::Survey>()?;
@@ -107,6 +108,10 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<read::ResultMemory>()?;
     let py = module.py();
     module.add("Corrupt", py.get_type::<format_error::Corrupt>())?;
+    module.add(
+        "DamagedIndexError",
+        py.get_type::<format_error::DamagedIndexError>(),
+    )?;
     module.add("Unknown", py.get_type::<format_error::Unknown>())?;
     module.add("Forbidden", py.get_type::<format_error::Forbidden>())?;
     module.add("StoreFailed", py.get_type::<format_error::StoreFailed>())?;
@@ -125,6 +130,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
         module.add(name, value)?;
     }
     module.add("SHUFFLES", PyTuple::new(py, SHUFFLES)?)?;
+    module.add("SAVED_COLUMNS", saved_index::columns(py)?)?;
     module.add("COUNTERS", PyTuple::new(py, COUNTERS)?)?;
     let kinds = PyDict::new(py);
     for (number, name) in ERROR_KINDS {
@@ -149,9 +155,6 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(datatype::datatype_of, module)?)?;
     module.add_function(wrap_pyfunction!(convert::converted, module)?)?;
     module.add_function(wrap_pyfunction!(many_files::survey_files, module)?)?;
-    module.add_function(wrap_pyfunction!(saved_parts::saved_chunks, module)?)?;
-    module.add_function(wrap_pyfunction!(saved_parts::saved_elements, module)?)?;
-    module.add_function(wrap_pyfunction!(saved_parts::saved_survey, module)?)?;
     module.add_function(wrap_pyfunction!(store::check_cache_folder, module)?)?;
     Ok(())
 }

@@ -35,27 +35,38 @@ pub struct StoredDataset {
     byte_offset: Option<u64>,
     /// Bytes of chunks that lie in no file.
     inline: Vec<u8>,
-    /// Which has it; None: Python made it.
+    /// Which has it; None: a saved index, or Python.
     pub(super) file: Option<Arc<File>>,
 }
 
 impl StoredDataset {
     pub fn of(file: Arc<File>, dataset: Dataset) -> StoredDataset {
-        let at = |offset: u64| file.blocks.address(offset);
-        let (layout, byte_offset) = match &dataset.layout {
-            Layout::Compact { .. } => ("compact", None),
-            Layout::Contiguous { address } => {
-                ("contiguous", (*address != UNDEFINED).then(|| at(*address)))
+        let byte_offset = match &dataset.layout {
+            Layout::Contiguous { address } if *address != UNDEFINED => {
+                Some(file.blocks.address(*address))
             }
-            Layout::Chunked(_) => ("chunked", None),
-            Layout::Virtual { .. } => ("virtual", None),
+            _ => None,
+        };
+        StoredDataset {
+            file: Some(file),
+            ..StoredDataset::placed(dataset, byte_offset)
+        }
+    }
+
+    /// One that lies there, if it is in one piece.
+    pub fn placed(dataset: Dataset, byte_offset: Option<u64>) -> StoredDataset {
+        let layout = match &dataset.layout {
+            Layout::Compact { .. } => "compact",
+            Layout::Contiguous { .. } => "contiguous",
+            Layout::Chunked(_) => "chunked",
+            Layout::Virtual { .. } => "virtual",
         };
         StoredDataset {
             dataset,
             layout,
             byte_offset,
             inline: Vec::new(),
-            file: Some(file),
+            file: None,
         }
     }
 

@@ -5,10 +5,9 @@
 
 use super::chunks::{self, ChunkRecord};
 use super::store::waited;
-use super::stored::{FilterValues, filter_of, filter_values};
+use super::stored::filter_values;
 use super::table::{KindValues, Source, Table};
 use hdf5_format::file::File;
-use hdf5_format::fill_value::{Fill, FillValue};
 use hdf5_format::joined_survey::{Begin, Part};
 use hdf5_format::survey::Survey as Stored;
 use hdf5_format::survey::{ALONE, Interruption, Kind, NO_DATASET, Storage};
@@ -48,38 +47,8 @@ impl Interruption for BySignal {
 #[derive(PartialEq, Eq, Hash)]
 pub struct StoredKind(Kind);
 
-impl StoredKind {
-    pub fn kind(&self) -> &Kind {
-        &self.0
-    }
-}
-
 #[pymethods]
 impl StoredKind {
-    #[new]
-    fn new(
-        layout: &str,
-        datatype: Vec<u8>,
-        element_bytes: u32,
-        filters: Vec<FilterValues>,
-        fill_value: Vec<u8>,
-        class_name: Vec<u8>,
-    ) -> PyResult<StoredKind> {
-        let known = LAYOUTS.iter().find(|(name, _)| *name == layout);
-        let (_, storage) = known.ok_or_else(|| PyValueError::new_err("no layout of a kind"))?;
-        Ok(StoredKind(Kind {
-            storage: *storage,
-            datatype,
-            element_bytes,
-            filters: filters.into_iter().map(filter_of).collect(),
-            fill: Fill {
-                value: FillValue::Value(fill_value),
-                is_never_written: false,
-            },
-            class: class_name,
-        }))
-    }
-
     #[getter]
     fn layout(&self) -> &'static str {
         let known = LAYOUTS.iter().find(|(_, one)| *one == self.0.storage);
@@ -250,6 +219,12 @@ impl Survey {
     #[getter]
     fn chunks<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray1<ChunkRecord>> {
         chunks::array(py, self.of.chunks.clone())
+    }
+
+    /// Where the header of each object is in its file.
+    #[getter]
+    fn offsets<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray1<u64>> {
+        PyArray1::from_slice(py, &self.of.offset)
     }
 
     /// Where the first chunk of each object lies in its file; far away if it has none.

@@ -31,7 +31,12 @@ impl LocalFile {
 
     /// The file of a descriptor, which stays its owner's.
     pub fn of(descriptor: &OwnedFd) -> io::Result<LocalFile> {
-        LocalFile::over(File::from(descriptor.try_clone()?))
+        LocalFile::owning(descriptor.try_clone()?)
+    }
+
+    /// The file of a descriptor, which is its own.
+    pub fn owning(descriptor: OwnedFd) -> io::Result<LocalFile> {
+        LocalFile::over(File::from(descriptor))
     }
 
     fn over(file: File) -> io::Result<LocalFile> {

@@ -5,7 +5,6 @@
 //! 2. A file is what the parent indexed, or it is an error.
 
 pub mod buffer;
-pub mod checked_parts;
 pub mod coalesce;
 pub mod data_file;
 pub mod direct;
