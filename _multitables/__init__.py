@@ -146,7 +146,9 @@
 #     readers/               reader processes
 #       process.py           the only file that starts and signals processes
 #       supervisor.py        starts, watches, replaces and stops readers
-#       threads.py           threads of this process as readers
+#       threads.py           threads of this process as readers of a stream
+#       request_threads.py   the same for requests
+#       reader_choice.py     who reads data: threads of this process, or processes
 #       reader_pool.py       readers that rest between streams
 #       counters.py          a reader's numbers, named
 #       death.py             how a reader died, and at what
@@ -157,7 +159,6 @@
 #     stream/                one pass over the data, or an endless one
 #       open_stream.py       paths -> indexes; plan -> a stream that runs
 #       whole_stream.py      little data, read before a block is taken
-#       reader_choice.py     who reads it: threads of this process, or processes
 #       stream_queue.py      the direct queue over a ring
 #       growing_data.py      datasets that others write meanwhile
 #       follow_queue.py      the queue over a ring for each piece of what was written

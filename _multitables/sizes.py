@@ -20,6 +20,8 @@ HERE_BYTES = 512 << 10
 #: A plain dataset of up to this size has a ring for all of it. Without a filter it is only copied,
 #: on the caller's own thread, too.
 WHOLE_BYTES = 4 << 20
+#: Larger items of a collection are copied by threads, each a part.
+TAKEN_BYTES = 8 << 20
 #: Rows of unchunked data that make a block by default, in bytes.
 UNCHUNKED_BLOCK_BYTES = 128 << 10
 #: The library's own choice of ring is at least this large, so that jitter is hidden.

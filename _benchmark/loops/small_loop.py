@@ -62,7 +62,7 @@ def _handle(library: Any, filename: str) -> Iterator[Read]:
 
 @contextlib.contextmanager
 def _reader(library: Any, filename: str) -> Iterator[Read]:
-    reader = library.Reader(filename, n_procs=2)
+    reader = library.Reader(filename)
     try:
         yield _one_by_one(lambda path: reader.request(reader.get_dataset(path)[...]).get())
     finally:

@@ -38,14 +38,16 @@ _KINDS: dict[str, type[TableDataset | ArrayDataset | VLArrayDataset]] = {
 
 
 class Reader:
-    """Reads chosen rows and parts of HDF5 datasets, through reader processes.
+    """Reads chosen rows and parts of HDF5 datasets, through reader processes or threads.
 
     Parameters
     ----------
     filename : str or path-like
         The HDF5 file, or the URL of an object in a store.
     n_procs : int, optional
-        Reader processes. None: 4, or the cores available to this process if fewer.
+        Reader processes; 0: threads of this process, but for data that a library reads. Default: 4,
+        or the cores available to this process if fewer; threads until a dataset is got that is
+        neither little, nor cached and without a filter.
     notify : callable, optional
         Is called with each request when it has ended, in a thread of the Reader's, and with
         `QueueClosed` at last.
@@ -92,7 +94,7 @@ class Reader:
     def __init__(
         self,
         filename: str | os.PathLike[str],
-        n_procs: int | None = 4,
+        n_procs: int | None = None,
         notify: Callable[[Any], object] | None = None,
         *,
         memory_limit_bytes: int | None = None,
@@ -164,6 +166,7 @@ class Reader:
             raise self._service.closed_error()
         wanted = options.check_any_version("version", version)
         info = open_dataset(self._queue, self._file, one_path(path), wanted)
+        self._service.expect(info.catalogues.part("", self._queue))
         return _KINDS[info.kind](info, Selection(info))
 
     def request(self, key: Selection, stage: Stage | StagePool | None = None) -> Request:
@@ -200,6 +203,7 @@ class Reader:
             request = Request(service, key, stages, handle)
         else:
             request = service.ask(key, stages)
+        service.mind(request)
         if self._notified is not None:
             request.add_done_callback(self._notified)
         return request

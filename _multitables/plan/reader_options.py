@@ -298,7 +298,7 @@ class CollectionOptions:
     seed: int = option(check_number)
     epochs: int | None = option(_optional("None has no end"))
     start_epoch: int = option(check_number)
-    n_procs: int = option(check_procs)
+    n_procs: ReaderCount = option(_readers)  # noqa: RUF009 - it is a field
     rank: int = option(_at_least(0, "Ranks count from 0"))
     world_size: int = option(_at_least(1, "It is the number of ranks"))
     attrs: tuple[str, ...] = option(check_names)
@@ -339,7 +339,7 @@ class ItemBatchOptions:
 class ReaderOptions:
     """Of a `Reader`."""
 
-    n_procs: int = option(check_procs)
+    n_procs: ReaderCount = option(_readers)  # noqa: RUF009 - it is a field
     memory_limit_bytes: int = option(_optional("Leave it out for 256 MiB", REQUEST_BYTES))
     cache_limit_bytes: int | None = option(_optional("0 keeps no chunks", least=0))
     library_timeout_seconds: float | None = option(_timeout)
@@ -354,5 +354,5 @@ class ReaderOptions:
         """
         if self.cache_limit_bytes is not None:
             return self.cache_limit_bytes
-        share = available_bytes() // CACHE_SHARE // self.n_procs
+        share = available_bytes() // CACHE_SHARE // self.n_procs.count
         return min(max(share, MIN_CACHE_BYTES), MAX_CACHE_BYTES)

@@ -320,7 +320,7 @@ def test_statistics(reader: Any) -> None:
 
 @pytest.mark.parametrize(
     "options",
-    [{"n_procs": 0}, {"n_procs": 1.5}, {"memory_limit_bytes": 0}, {"cache_limit_bytes": -1}],
+    [{"n_procs": -1}, {"n_procs": 1.5}, {"memory_limit_bytes": 0}, {"cache_limit_bytes": -1}],
     ids=str,
 )
 def test_options_that_cannot_work(sample: Path, options: dict[str, Any]) -> None:

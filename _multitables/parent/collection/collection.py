@@ -32,13 +32,20 @@ from _multitables.parent.collection.open_items import ItemSpec, OpenedItems, ope
 from _multitables.parent.dependents import Dependents
 from _multitables.parent.node.place import NodePlace
 from _multitables.parent.node.shared_readers import SharedReaders
-from _multitables.parent.random.service import Service
+from _multitables.parent.random.service import AnyReaders, Service
 from _multitables.parent.random.stage import made
+from _multitables.parent.readers.reader_choice import who_answers_items
 from _multitables.parent.readers.reader_pool import ReaderPool
+from _multitables.parent.readers.request_threads import Answers, RequestThreads
 from _multitables.parent.titles import count, file_title, title
 from _multitables.plan.checkpoint import Position, position_of, state_of
 from _multitables.plan.collection import in_file_order, order_words
-from _multitables.plan.reader_options import CollectionOptions, ItemBatchOptions, ReaderOptions
+from _multitables.plan.reader_options import (
+    CollectionOptions,
+    ItemBatchOptions,
+    ReaderCount,
+    ReaderOptions,
+)
 from _multitables.plan.sharding import Shard, length, shard_of
 
 #: Scales that items share are kept in one part in this many of the memory that is available: then
@@ -96,7 +103,7 @@ class Collection:
         """Return a collection of the same items for a rank, or for a part of what a rank has."""
         wanted = replace(self._wanted, rank=rank, world_size=world_size)
         if part is not None:
-            wanted = replace(wanted, n_procs=1)
+            wanted = replace(wanted, n_procs=ReaderCount(1, threads=False))
         made = _again(self._spec, wanted, self._pool.library_timeout_seconds)
         if part is not None:
             number, parts = part
@@ -118,7 +125,7 @@ class Collection:
     def _title(self) -> str:
         opened, wanted = self._opened, self._wanted
         of = title(opened.filename, [(opened.path, None)])
-        items, readers = count(len(opened.items), "item"), count(wanted.n_procs, "reader")
+        items, readers = count(len(opened.items), "item"), count(wanted.n_procs.count, "reader")
         return f"{of}: {items}, order={wanted.order!r}, {readers}"
 
     @property
@@ -246,13 +253,13 @@ class Collection:
         wanted, opened = self._wanted, self._opened
         reader_options = options.checked(
             ReaderOptions,
-            n_procs=wanted.n_procs,
+            n_procs=wanted.n_procs.count,
             memory_limit_bytes=self._ring_bytes,
             cache_limit_bytes=None,
             library_timeout_seconds=None,  # the pool's readers have it
             trusted=True,  # so is what is indexed
         )
-        readers = self._pool.take(wanted.n_procs)
+        readers = self._readers()
         try:
             service = Service(opened.filename, reader_options, None, readers)
             table = opened.table.core
@@ -278,6 +285,13 @@ class Collection:
         except BaseException:
             readers.stop()
             raise
+
+    def _readers(self) -> AnyReaders:
+        opened, n_procs = self._opened, self._wanted.n_procs
+        who = who_answers_items(opened.survey, opened.item_bytes, opened.direct, n_procs)
+        if who is Answers.PROCESSES or self._wanted.share is not None:
+            return self._pool.take(n_procs.count)
+        return RequestThreads(n_procs.count, self._pool.library_timeout_seconds, who)
 
     def _steps(self, start: Position) -> Iterator[Step]:
         """Yield items of this rank, and where an iteration stands behind each."""
@@ -401,7 +415,14 @@ class Collection:
         opened = self._opened
         sizes = dict(zip(opened.items.keys, opened.item_bytes, strict=True))
         keys = self.order(self._bookmark.epoch)
-        wanted = replace(self._wanted, epochs=1, n_procs=1, rank=0, world_size=1, share=None)
+        wanted = replace(
+            self._wanted,
+            epochs=1,
+            n_procs=ReaderCount(1, threads=False),
+            rank=0,
+            world_size=1,
+            share=None,
+        )
         read = partial(_items_of, self._spec, wanted, self._pool.library_timeout_seconds)
         return bag_of(read, keys, [sizes[key] for key in keys])
 

@@ -21,12 +21,14 @@ from _multitables import _core
 from _multitables.parent.batches.batch_iterator import Bookmark, Progress
 from _multitables.parent.collection.item import Item
 from _multitables.parent.collection.item_reader import Asked, ItemReader
-from _multitables.parent.random.service import Service
-from _multitables.parent.readers.supervisor import Readers
+from _multitables.parent.random.service import AnyReaders, Service
+from _multitables.parent.readers.request_threads import RequestThreads
 from _multitables.plan.checkpoint import Position
 
 #: Bytes of items that are asked for ahead, and how many items at most.
 AHEAD_BYTES = 32 << 20
+#: The same where threads copy them, which need no more than one item ahead of the user.
+COPIED_AHEAD_BYTES = 4 << 20
 MAX_AHEAD = 64
 #: Bytes of the items of a store that share a request.
 JOINED_BYTES = 8 << 20
@@ -49,7 +51,7 @@ class ItemIterator(Iterator[Item]):
         title: str,
         reader: ItemReader,
         service: Service,
-        give_back: Callable[[Readers, bool], None],
+        give_back: Callable[[AnyReaders, bool], None],
         steps: Iterator[Step],
         bookmark: Bookmark,
         ring_bytes: int,
@@ -63,6 +65,9 @@ class ItemIterator(Iterator[Item]):
         self._asked: deque[tuple[Asked, Step]] = deque()
         self._unsent: deque[Asked] = deque()
         self._ahead_bytes = 0
+        by_threads = isinstance(service.readers, RequestThreads)
+        self._least_ahead = 1 if by_threads else service.n_readers + 1
+        self._least_bytes = COPIED_AHEAD_BYTES if by_threads else AHEAD_BYTES
         self._n_joined = 1
         self._joined_bytes = min(JOINED_BYTES, ring_bytes // 8) if reader.is_remote else 0
         self._finalizer = weakref.finalize(self, service.leave, give_back, True)
@@ -110,8 +115,8 @@ class ItemIterator(Iterator[Item]):
                     is_next = waits and first is self._asked[0][0]
                     self._reader.ask(first, None if is_next else 0)
                     self._unsent.popleft()
-                n_items, least = len(self._asked), self._service.n_readers + 1
-                is_enough = n_items >= least and self._ahead_bytes >= AHEAD_BYTES
+                n_items = len(self._asked)
+                is_enough = n_items >= self._least_ahead and self._ahead_bytes >= self._least_bytes
                 if n_items >= MAX_AHEAD or is_enough or not (steps := self._joined()):
                     return
                 begun = self._reader.begin([step.item for step in steps])
@@ -166,5 +171,5 @@ class ItemIterator(Iterator[Item]):
         self._unsent.clear()
 
 
-def _no_readers(readers: Readers, sound: bool) -> None:
+def _no_readers(readers: AnyReaders, sound: bool) -> None:
     readers.stop()

@@ -42,8 +42,7 @@ from _multitables.parent.ragged.open_rows import Entry, OpenedRows
 from _multitables.parent.ragged.rows_of_requests import Ask, Mask, asking_heap, block_of, nothing
 from _multitables.parent.random.dataset_handle import DatasetHandle
 from _multitables.parent.random.request import Request
-from _multitables.parent.random.service import Service
-from _multitables.parent.readers.supervisor import Readers
+from _multitables.parent.random.service import AnyReaders, Service
 from _multitables.parent.titles import count, title
 from _multitables.plan.ragged import I64, Fetch, RaggedPlan, spans_of
 from _multitables.select.selection import Selection
@@ -118,7 +117,7 @@ class RaggedQueue:
         opened: OpenedRows,
         handles: list[list[DatasetHandle]],
         plan: RaggedPlan,
-        give_back: Callable[[Readers, bool], None],
+        give_back: Callable[[AnyReaders, bool], None],
     ) -> None:
         self.block_size = plan.batch_size
         self.plan = plan
@@ -375,5 +374,7 @@ def _asking(service: Service, key: Selection) -> Ask:
     return lambda tries: service.ask(key, service.pool, tries)
 
 
-def _end(service: Service, give_back: Callable[[Readers, bool], None], sound: bool = True) -> None:
+def _end(
+    service: Service, give_back: Callable[[AnyReaders, bool], None], sound: bool = True
+) -> None:
     service.leave(give_back, sound)

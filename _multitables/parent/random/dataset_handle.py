@@ -34,6 +34,8 @@ class Part:
 
     index: ChunkIndex
     table: DatasetTable
+    #: Read around the page cache.
+    direct: bool
     #: None: a library reads it.
     core: _core.Dataset | None
 
@@ -75,7 +77,7 @@ class Catalogues:
         """Tell the readers of the dataset or a column, unless a library reads it."""
         table = lookup_table(index, direct=source.direct, native_filters=READERS_FILTERS)
         (dataset,) = table.datasets
-        part = Part(index, table, None)
+        part = Part(index, table, source.direct, None)
         if not dataset.reason:
             core = plan_bytes.made_table(table)
             part.core = self.native[field] = made(
@@ -96,7 +98,7 @@ class NoCatalogues(Catalogues):
     def __init__(self, index: ChunkIndex) -> None:
         self.native = {}
         table = lookup_table(index, direct=False, native_filters=())
-        self._whole = Part(index, table, None)
+        self._whole = Part(index, table, direct=False, core=None)
 
     def part(self, field: str, queue: _core.WorkQueue) -> Part:
         """Return the dataset, whatever the column."""

@@ -112,6 +112,10 @@ class Request(Future[Any]):
             The reader was stopped, or the result was taken before.
         """
         handle = self._handle
+        if handle is not None and self._error is None:
+            result = handle.read()
+            if result is not None:
+                return result
         if handle is None or handle.wait(options.WATCH_SECONDS) != _DONE:
             handle = self._wait(None)
         copy = handle.copy()
@@ -271,7 +275,10 @@ class Request(Future[Any]):
             if handle is None:
                 raise RuntimeError("a request without handle or error")
             patience = options.WATCH_SECONDS
-            if timeout is not None:
+            if timeout is None:
+                handle.help()
+            else:
+                self._server.glance()
                 patience = min(patience, start + timeout - time.monotonic())
             status = handle.wait(patience)
             if status == _DONE:

@@ -52,20 +52,25 @@ from _multitables.errors import (
     StageBusyError,
     refused_error,
 )
-from _multitables.parent.random.dataset_handle import Catalogues, DatasetHandle
+from _multitables.parent.random.dataset_handle import Catalogues, DatasetHandle, Part
 from _multitables.parent.random.notifier import Notifier
 from _multitables.parent.random.pieces import PieceError, Pieces
 from _multitables.parent.random.request import Ask, Request
-from _multitables.parent.random.stage import Stage, arena, made, shortage, users
+from _multitables.parent.random.stage import Stage, arena, made, shortage, too_small, users
 from _multitables.parent.readers import error_report
 from _multitables.parent.readers.counters import counters
 from _multitables.parent.readers.death import Death
 from _multitables.parent.readers.place import place_in_library, place_of_request
+from _multitables.parent.readers.reader_choice import who_answers
+from _multitables.parent.readers.request_threads import Answers, RequestThreads
 from _multitables.parent.readers.supervisor import Readers
 from _multitables.plan.reader_options import ReaderOptions
 from _multitables.select.normalize import LibraryCall, Native, Refused, library_call, normalize
 from _multitables.select.selection import Selection
 from _multitables.wire.request_bytes import encode_hyperslab, encode_library
+
+#: Who answers requests.
+AnyReaders = Readers | RequestThreads
 
 _OTHERS = "Other requests are not affected"
 
@@ -74,10 +79,11 @@ class Service:
     """Serves requests of one process by a group of readers."""
 
     def __init__(
-        self, filename: str, wanted: ReaderOptions, notify: Any, readers: Readers | None = None
+        self, filename: str, wanted: ReaderOptions, notify: Any, readers: AnyReaders | None = None
     ) -> None:
         self.filename = filename
-        self.n_readers = wanted.n_procs
+        self.n_readers = n_readers = wanted.n_procs.count
+        self._wanted = wanted.n_procs
         self.requests = 0
         self._cache_bytes = cache_bytes = wanted.cache_bytes
         #: Why it ended by itself. An exception kept here would keep the frames it was raised in.
@@ -89,13 +95,14 @@ class Service:
         at_end = (lambda: None) if notify is None else partial(notify, QueueClosed)
         self.notifier = Notifier(self, at_end)
         self.queue: _core.WorkQueue = made(
-            lambda: _core.WorkQueue(arena(), wanted.n_procs, options.REQUEST_SLOTS, cache_bytes),
+            lambda: _core.WorkQueue(arena(), n_readers, options.REQUEST_SLOTS, cache_bytes),
             0,
         )
         self.pool: _core.Stages = made(
             lambda: _core.Stages(arena(), wanted.memory_limit_bytes), wanted.memory_limit_bytes
         )
-        self.readers = readers or Readers(wanted.n_procs, wanted.library_timeout_seconds)
+        kind = Readers if wanted.n_procs.threads is False else RequestThreads
+        self.readers = readers or kind(n_readers, wanted.library_timeout_seconds)
         self.readers.assign(self.queue)
         users.add(self)
         if notify is not None:
@@ -201,6 +208,7 @@ class Service:
     def _ask_library(
         self, call: LibraryCall, stages: _core.Stages, n_bytes: int, tries: int | None = None
     ) -> _core.RequestHandle:
+        self._need_processes()
         ask, dtype = encode_library(call), call.dtype
         return self._send(
             lambda patience: self.queue.library(ask, dtype, n_bytes, stages, patience),
@@ -335,6 +343,7 @@ class Service:
                 raise self._task_error(key, record)
             _catalogues(key).by_library(_field(key))
             ask.by_library = True
+            self._need_processes()
             ask.handle = self.queue.library_again(encode_library(library_call(key)), handle)
         else:
             raise self.closed_error()
@@ -358,9 +367,36 @@ class Service:
 
     # ---- the readers
 
+    def expect(self, part: Part) -> None:
+        """Let those begin who shall read a dataset."""
+        if isinstance(self.readers, RequestThreads):
+            is_read = part.core is not None
+            who = who_answers(part.index, part.direct, self._wanted)
+            self.readers.let(who if is_read else Answers.PROCESSES)
+
+    def mind(self, request: Request) -> None:
+        """Let threads begin when a request is made before the last one's result, or is large."""
+        readers = self.readers
+        if isinstance(readers, RequestThreads) and not readers.is_started:
+            handle = Ask(request).handle
+            is_large = handle is not None and handle.out_bytes > _core.HELP_BYTES
+            if is_large or self.queue.has_several():
+                readers.start()
+
+    def begin(self) -> None:
+        """Let threads answer what nobody waits for."""
+        if isinstance(self.readers, RequestThreads):
+            self.readers.start()
+
+    def _need_processes(self) -> None:
+        """Let processes go on, since a library or a plugin is never called by a thread."""
+        if isinstance(self.readers, RequestThreads):
+            self.readers.hand_over()
+
     def look(self) -> None:
         """Replace readers that died; end the service if they cannot live."""
         self._looked = time.monotonic()
+        self.begin()
         death = self.readers.watch()
         if death is not None:
             self.end(death)
@@ -371,10 +407,12 @@ class Service:
 
     def watch(self, ask: Ask) -> None:
         """Make a request a future for others, and tell them when it has ended."""
+        self.begin()
         self.notifier.add(ask)
 
     def glance(self) -> None:
         """Look at the readers, if nobody did for a while."""
+        self.begin()
         if time.monotonic() - self._looked > options.WATCH_SECONDS:
             self.look()
 
@@ -386,6 +424,8 @@ class Service:
             return
         self._closing = True
         self.queue.close()
+        if self.queue.pending():
+            self.begin()
         self.end_if_drained()
         if not self.ended and self.notifier.start():
             self.queue.wake()
@@ -397,7 +437,7 @@ class Service:
         if self._closing and self.notifier.idle and not self.queue.pending():
             self.end()
 
-    def leave(self, give_back: Callable[[Readers, bool], None], sound: bool) -> None:
+    def leave(self, give_back: Callable[[AnyReaders, bool], None], sound: bool) -> None:
         """End the requests; the readers, which others gave, go back to these."""
         if not self.mine:
             self.readers.stop()
@@ -458,18 +498,3 @@ def _field(key: Selection) -> str:
     """Return the column whose catalogue a request uses, or ""."""
     form = normalize(key)
     return form.hyperslab.field if isinstance(form, Native) else ""
-
-
-def too_small(needed: int, have: int, stages: _core.Stages) -> SharedMemoryError:
-    """Compose the error for a result that is larger than its stage."""
-    if stages.count is None:
-        what, advice = "memory_limit_bytes", "Give Reader a larger memory_limit_bytes"
-    else:
-        what, advice = "its stage", "Make a larger stage, or leave it out"
-    return SharedMemoryError(
-        f"a result does not fit {what}: expected at most {have} bytes, got {needed}",
-        good=_OTHERS,
-        advice=f"{advice}; or ask for less at once",
-        expected=have,
-        got=needed,
-    )

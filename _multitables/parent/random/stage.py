@@ -30,6 +30,9 @@ class User(Protocol):
     def mine(self) -> bool:
         """False in a process that was forked from the one that made it."""
 
+    def glance(self) -> None:
+        """Let requests go on that nobody waits for."""
+
 
 #: Those of this process, one of which has the request of a stage that is in use.
 users: weakref.WeakSet[User] = weakref.WeakSet()
@@ -65,6 +68,7 @@ class Stage(_core.Stages):
         if self.lent()[0] > 0:  # perhaps by a request that was dropped on its way, and has ended
             for one in list(users):
                 if one.mine:
+                    one.glance()
                     one.queue.pending()
         return self.lent()[0] > 0
 
@@ -124,6 +128,21 @@ def shortage(error: BaseException, n_bytes: int) -> SharedMemoryError:
             "choose smaller ones",
         ),
         expected=n_bytes,
+    )
+
+
+def too_small(needed: int, have: int, stages: _core.Stages) -> SharedMemoryError:
+    """Compose the error for a result that is larger than its stage."""
+    if stages.count is None:
+        what, advice = "memory_limit_bytes", "Give Reader a larger memory_limit_bytes"
+    else:
+        what, advice = "its stage", "Make a larger stage, or leave it out"
+    return SharedMemoryError(
+        f"a result does not fit {what}: expected at most {have} bytes, got {needed}",
+        good="Other requests are not affected",
+        advice=f"{advice}; or ask for less at once",
+        expected=have,
+        got=needed,
     )
 
 

@@ -13,6 +13,7 @@ import threading
 import weakref
 from collections.abc import Callable
 
+from _multitables.parent.readers.request_threads import RequestThreads
 from _multitables.parent.readers.supervisor import Readers
 from _multitables.parent.readers.threads import Threads
 
@@ -36,11 +37,11 @@ class ReaderPool:
                     return self._resting.pop(at)
         return Readers(count, self.library_timeout_seconds)
 
-    def give_back(self) -> Callable[[Readers | Threads, bool], None]:
+    def give_back(self) -> Callable[[Readers | Threads | RequestThreads, bool], None]:
         """Return what a stream does with its readers at its end, without holding the pool."""
         itself = weakref.ref(self)
 
-        def give_back(readers: Readers | Threads, sound: bool) -> None:
+        def give_back(readers: Readers | Threads | RequestThreads, sound: bool) -> None:
             reader_pool, rests = itself(), False
             try:
                 rests = reader_pool is not None and reader_pool.keep and sound and readers.rest()

@@ -33,10 +33,10 @@ from _multitables.index.joined.source import MissingFiles, index_all
 from _multitables.index.types.plugins import READERS_FILTERS
 from _multitables.index.versions.sources import of_version
 from _multitables.options import CheckedVersion
+from _multitables.parent.readers.reader_choice import readers_for
 from _multitables.parent.readers.reader_pool import ReaderPool
 from _multitables.parent.readers.supervisor import Readers
 from _multitables.parent.readers.threads import Threads
-from _multitables.parent.stream.reader_choice import readers_for
 from _multitables.parent.stream.stream_queue import StreamQueue
 from _multitables.parent.stream.warnings_of_streams import warn_of_missing, warn_of_slow_filters
 from _multitables.plan.inner_selection import select_inner

@@ -38,7 +38,8 @@ struct Crew {
     jobs: Mutex<Jobs>,
     /// There is work, or the free ones shall end.
     news: Condvar,
-    at_rest: fn(),
+    /// What to do at rest.
+    at_rest: Mutex<Vec<fn()>>,
 }
 
 static CREW: AtomicPtr<Crew> = AtomicPtr::new(null_mut());
@@ -89,14 +90,20 @@ impl Crew {
         let known = CREW.load(Acquire);
         // SAFETY: a crew is never freed: its threads, and a fork of theirs, may know it.
         match unsafe { known.as_ref() } {
-            Some(crew) if crew.mark.is_mine() => return Ok(crew),
+            Some(crew) if crew.mark.is_mine() => {
+                let mut known = crew.at_rest.lock().unwrap_or_else(PoisonError::into_inner);
+                if !known.iter().any(|&one| std::ptr::fn_addr_eq(one, at_rest)) {
+                    known.push(at_rest);
+                }
+                return Ok(crew);
+            }
             _ => {}
         }
         let mine = Box::into_raw(Box::new(Crew {
             mark: ForkMark::new()?,
             jobs: Mutex::default(),
             news: Condvar::new(),
-            at_rest,
+            at_rest: Mutex::new(vec![at_rest]),
         }));
         let crew = match CREW.compare_exchange(known, mine, AcqRel, Acquire) {
             Ok(_) => mine,
@@ -140,7 +147,12 @@ impl Crew {
         let is_last = jobs.threads == 0;
         drop(jobs);
         if is_last {
-            (self.at_rest)();
+            let known = self
+                .at_rest
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .clone();
+            known.iter().for_each(|at_rest| at_rest());
         }
     }
 }

@@ -26,6 +26,7 @@ pub mod requests;
 pub mod ring;
 pub mod saved_index;
 mod selections;
+pub mod stages;
 pub mod store;
 pub mod stored;
 pub mod survey;

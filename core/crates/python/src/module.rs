@@ -6,7 +6,7 @@
 use super::{
     child, chunks, codec_limit, convert, datatype, descriptor, format_error, machine, many_files,
     mappings, metadata, order as orders, pieces, read, reader, request_handle, requests, ring,
-    saved_index, store, stored, survey, table, whole_ring,
+    saved_index, stages, store, stored, survey, table, whole_ring,
 };
 use engine::counters::{self, COUNTERS};
 use engine::fetch::remote::metadata::FIRST_BYTES;
@@ -57,6 +57,7 @@ const NUMBERS: &[(&str, u64)] = &[
     ("REQUEST_HEAP", heap_read::KIND_HEAP),
     ("REQUEST_PIECES", read_pieces::KIND_PIECES),
     ("REQUEST_HEAD_WORDS", selection::HEAD_WORDS as u64),
+    ("HELP_BYTES", request_handle::HELP_BYTES as u64),
     ("SURVEY_ALONE", ALONE as u64),
     ("SURVEY_NO_DATASET", NO_DATASET as u64),
     ("REQUEST_AXIS_WORDS", selection::AXIS_WORDS as u64),
@@ -94,8 +95,8 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<child::Child>()?;
     module.add_class::<descriptor::Descriptor>()?;
     module.add_class::<codec_limit::Trial>()?;
-    module.add_class::<requests::Arena>()?;
-    module.add_class::<requests::Stages>()?;
+    module.add_class::<stages::Arena>()?;
+    module.add_class::<stages::Stages>()?;
     module.add_class::<requests::Dataset>()?;
     module.add_class::<requests::WorkQueue>()?;
     module.add_class::<pieces::SharedTable>()?;

@@ -3,7 +3,8 @@
 //! Law: readers get a table once, for all requests of its datasets.
 
 use super::request_handle::RequestHandle;
-use super::requests::{Stages, WorkQueue};
+use super::requests::WorkQueue;
+use super::stages::Stages;
 use super::table::Table;
 use super::words::{not_shared, words_of};
 use engine::pieces::Pieces;
@@ -60,6 +61,7 @@ impl SharedTable {
         let inner = queue.send(py, &request, Some(&self.0), stages, out_bytes, timeout)?;
         let bytes: Bound<'_, PyArrayDescr> = dtype::<u8>(py);
         Ok(RequestHandle {
+            of: queue.0.clone(),
             inner,
             dtype: bytes.unbind(),
             shape: Some(vec![out_bytes as npy_intp]),

@@ -166,7 +166,7 @@ impl ResultMemory {
     const MIN_BYTES: usize = recycled::MIN_BYTES;
 
     #[new]
-    fn new(n_bytes: usize) -> PyResult<ResultMemory> {
+    pub(super) fn new(n_bytes: usize) -> PyResult<ResultMemory> {
         Ok(ResultMemory {
             memory: Recycled::new(n_bytes)?,
             len: n_bytes,
@@ -181,6 +181,12 @@ impl ResultMemory {
         interface.set_item("typestr", "|u1")?;
         interface.set_item("data", (self.memory.base() as usize, false))?;
         Ok(interface)
+    }
+}
+
+impl ResultMemory {
+    pub(super) fn base(&self) -> *mut u8 {
+        self.memory.base()
     }
 }
 

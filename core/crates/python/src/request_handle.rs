@@ -6,17 +6,25 @@
 //! 2. No lock is held while Python code can run, so a garbage collection that drops a view or a
 //!    handle cannot deadlock. Waiting releases the GIL.
 
+use super::read::ResultMemory;
+use engine::scatter::out::Out;
 use engine::task_error::Failure;
 use numpy::npyffi::{
     NPY_ARRAY_WRITEABLE, NpyTypes, PY_ARRAY_API, PyArrayObject, get_type_object, npy_intp,
 };
 use numpy::{PyArrayDescr, PyArrayDescrMethods};
+use os::recycled;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
+use serve::requests::dispatcher::Dispatcher;
 use serve::requests::handle::{Outcome, RequestHandle as Inner};
+use serve::requests::in_process;
 use serve::requests::stage_pool::StageLease as Lease;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+
+/// Who waits does no more than this itself: meanwhile it hears of no signal.
+pub const HELP_BYTES: usize = 64 << 20;
 
 /// When a wait of this many seconds ends; None: it does not begin.
 pub(super) fn deadline_in(seconds: f64) -> Option<Instant> {
@@ -40,6 +48,7 @@ pub struct StageLease(
 /// One request on its way.
 #[pyclass(frozen, module = "_multitables._core")]
 pub struct RequestHandle {
+    pub(super) of: Arc<Dispatcher>,
     pub(super) inner: Arc<Inner>,
     pub(super) dtype: Py<PyArrayDescr>,
     /// None: the library tells it.
@@ -97,6 +106,22 @@ impl RequestHandle {
         }
     }
 
+    /// An array with memory of its own; large memory is of a result that went, if there is any.
+    fn new_result<'py>(
+        &self,
+        py: Python<'py>,
+        dims: &mut [npy_intp],
+        bytes: usize,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        if bytes < recycled::MIN_BYTES {
+            return self.new_array(py, dims, std::ptr::null_mut());
+        }
+        let memory = ResultMemory::new(bytes)?;
+        let data = memory.base();
+        let array = self.new_array(py, dims, data)?;
+        with_base(py, array, Py::new(py, memory)?.into_any())
+    }
+
     /// An array over `data`, or with memory of its own.
     fn new_array<'py>(
         &self,
@@ -127,6 +152,22 @@ impl RequestHandle {
     }
 }
 
+/// An array over memory that `base` keeps.
+fn with_base<'py>(
+    py: Python<'py>,
+    array: Bound<'py, PyAny>,
+    base: Py<PyAny>,
+) -> PyResult<Bound<'py, PyAny>> {
+    // SAFETY: NumPy's C API with the GIL held. The bytes stay mapped and lent as long as the base
+    // lives; the reference to it is stolen.
+    let set =
+        unsafe { PY_ARRAY_API.PyArray_SetBaseObject(py, array.as_ptr().cast(), base.into_ptr()) };
+    match set {
+        0 => Ok(array),
+        _ => Err(PyErr::fetch(py)),
+    }
+}
+
 #[pymethods]
 impl RequestHandle {
     /// PENDING, DONE, FAILED, MORE, CANCELLED or CLOSED.
@@ -142,6 +183,52 @@ impl RequestHandle {
         }
     }
 
+    /// Bytes of its result, or of the stage that a library fills.
+    #[getter]
+    fn out_bytes(&self) -> usize {
+        self.out_bytes
+    }
+
+    /// Answer here what nobody has begun of it, if this process answers: who waits has the time.
+    fn help(&self, py: Python<'_>) {
+        if self.out_bytes <= HELP_BYTES {
+            py.detach(|| in_process::help(&self.of, &self.inner));
+        }
+    }
+
+    /// Read the result into memory of its own, if nobody has begun it and this process answers; the
+    /// stage is given back. None: it has to be waited for.
+    fn read<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let Some(mut dims) = self.shape.clone().filter(|_| self.out_bytes <= HELP_BYTES) else {
+            return Ok(None);
+        };
+        let Some(claimed) = in_process::claim(&self.of, &self.inner) else {
+            self.help(py);
+            return Ok(None);
+        };
+        let array = match self.new_result(py, &mut dims, self.out_bytes) {
+            Ok(array) => array,
+            Err(error) => {
+                py.detach(|| claimed.read(None));
+                return Err(error);
+            }
+        };
+        // SAFETY: the array was just made with room for the result, and nobody else knows it. It is
+        // as aligned as a stage need not be: bytes are copied.
+        let to = unsafe {
+            let to = (*array.as_ptr().cast::<PyArrayObject>()).fields.data;
+            Out::new(to.cast(), self.out_bytes)
+        };
+        py.detach(|| claimed.read(Some(to)));
+        match self.inner.poll() {
+            Some(Outcome::Done) => {
+                self.inner.release();
+                Ok(Some(array))
+            }
+            _ => Ok(None),
+        }
+    }
+
     /// The result, a view of the stage; None before it is there, and after it was taken.
     fn array<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
         let Some(lease) = self.inner.lease() else {
@@ -151,15 +238,7 @@ impl RequestHandle {
         let base = lease.base();
         let lease = Py::new(py, StageLease(lease))?;
         let array = self.new_array(py, &mut dims, base)?;
-        // SAFETY: NumPy's C API with the GIL held. The bytes stay mapped and lent as long as the
-        // base lives, which is the lease; the reference to it is stolen.
-        let set = unsafe {
-            PY_ARRAY_API.PyArray_SetBaseObject(py, array.as_ptr().cast(), lease.into_ptr())
-        };
-        match set {
-            0 => Ok(Some(array)),
-            _ => Err(PyErr::fetch(py)),
-        }
+        with_base(py, array, lease.into_any()).map(Some)
     }
 
     /// A copy of the result, which gives the stage back; None before it is there, and after it was taken.
@@ -168,7 +247,7 @@ impl RequestHandle {
             return Ok(None);
         };
         let (mut dims, bytes) = self.dims(py, &lease)?;
-        let array = self.new_array(py, &mut dims, std::ptr::null_mut())?;
+        let array = self.new_result(py, &mut dims, bytes)?;
         // SAFETY: the array was just made with room for `bytes`, which the stage has too; nobody
         // writes to either.
         unsafe {

@@ -6,6 +6,7 @@
 
 use super::child::{Child, refused};
 use super::request_handle::{RequestHandle, deadline_in};
+use super::stages::{Arena, Stages};
 use super::table::Table;
 use super::words::{not_shared, words_of};
 use engine::heap_read::{Descriptors, KIND_HEAP};
@@ -14,14 +15,15 @@ use numpy::npyffi::npy_intp;
 use numpy::{PyArrayDescr, PyArrayDescrMethods};
 use pyo3::exceptions::{PyOSError, PyValueError};
 use pyo3::prelude::*;
-use serve::requests::arena::Arena as Memory;
+use serve::process::request_threads;
 use serve::requests::dispatcher::{Dispatcher, Request};
 use serve::requests::handle::RequestHandle as Inner;
+use serve::requests::in_process;
 use serve::requests::shared_dataset::SharedDataset;
-use serve::requests::stage_pool::{Refusal, StageLease, StagePool};
+use serve::requests::stage_pool::{Refusal, StageLease};
 use serve::requests::work_queue::WORK_QUEUE;
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::Arc;
 use std::time::Instant;
 
 mod refusals {
@@ -38,92 +40,6 @@ fn refusal(reason: Refusal) -> PyErr {
         Refusal::Exhausted => Exhausted::new_err("stage"),
         Refusal::TooSmall(needed, have) => TooSmall::new_err((needed, have)),
         Refusal::Memory(error) => PyOSError::new_err(error),
-    }
-}
-
-/// The arena of this process; made by the first who needs it, gone with the last.
-#[pyclass(frozen, module = "_multitables._core")]
-pub struct Arena(Arc<Memory>);
-
-#[pymethods]
-impl Arena {
-    /// The arena that there is, or a new one of `limit_bytes`.
-    #[new]
-    fn new(limit_bytes: usize) -> PyResult<Arena> {
-        static SHARED: Mutex<Weak<Memory>> = Mutex::new(Weak::new());
-        let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(arena) = shared.upgrade().filter(|arena| arena.is_mine()) {
-            return Ok(Arena(arena));
-        }
-        let arena = Memory::new(limit_bytes)?;
-        *shared = Arc::downgrade(&arena);
-        Ok(Arena(arena))
-    }
-
-    #[getter]
-    fn used_bytes(&self) -> usize {
-        self.0.used_bytes()
-    }
-
-    /// False in a forked child.
-    #[getter]
-    fn is_mine(&self) -> bool {
-        self.0.is_mine()
-    }
-}
-
-/// Where results can go: one stage, several, or as many as are needed within a limit.
-#[pyclass(frozen, subclass, module = "_multitables._core")]
-pub struct Stages {
-    pool: Arc<StagePool>,
-    limit: usize,
-    count: Option<usize>,
-}
-
-#[pymethods]
-impl Stages {
-    /// `count` stages of `n_bytes`; without a count, stages of any size within `n_bytes` together.
-    #[new]
-    #[pyo3(signature = (arena, n_bytes, count = None))]
-    fn new(arena: &Arena, n_bytes: usize, count: Option<usize>) -> PyResult<Stages> {
-        let pool = match count {
-            Some(count) => StagePool::fixed(&arena.0, n_bytes, count)?,
-            None => StagePool::growing(&arena.0, n_bytes),
-        };
-        Ok(Stages {
-            pool,
-            limit: n_bytes,
-            count,
-        })
-    }
-
-    #[getter]
-    fn n_bytes(&self) -> usize {
-        self.limit
-    }
-
-    #[getter]
-    fn count(&self) -> Option<usize> {
-        self.count
-    }
-
-    #[getter]
-    fn used_bytes(&self) -> usize {
-        self.pool.used_bytes()
-    }
-
-    /// Stages in use, and seconds since the oldest of them was lent.
-    fn lent(&self) -> (usize, f64) {
-        self.pool.lent()
-    }
-
-    #[getter]
-    fn closed(&self) -> bool {
-        self.pool.is_closed()
-    }
-
-    fn close(&self) {
-        self.pool.close();
     }
 }
 
@@ -217,7 +133,10 @@ impl WorkQueue {
             let slab = Hyperslab::parse(words, of).map_err(PyValueError::new_err)?;
             (slab.out_bytes(), slab.owners(of, n_readers))
         };
-        let request = Request::Parts(words, &owners);
+        let request = match self.0.here.is_alone() && owners.len() > 1 {
+            true => Request::Shares(words, 1),
+            false => Request::Parts(words, &owners),
+        };
         let shared = Some(&dataset.shared);
         let inner = self.send(py, &request, shared, stages, out_bytes, timeout)?;
         Ok((inner, out_bytes))
@@ -236,6 +155,16 @@ impl WorkQueue {
     ) -> PyResult<WorkQueue> {
         let dispatch = Dispatcher::new(arena.0.clone(), n_readers, n_slots, cache_bytes)?;
         Ok(WorkQueue(dispatch))
+    }
+
+    /// Let a thread of this process answer as reader `number`.
+    fn start_thread(&self, py: Python<'_>, number: usize) -> PyResult<()> {
+        Ok(py.detach(|| request_threads::start(&self.0, number))?)
+    }
+
+    /// Let who waits answer, and threads; or let threads leave, as processes answer from now on.
+    fn answer_here(&self, is_here: bool) {
+        in_process::answer_here(&self.0, is_here);
     }
 
     /// Send it to a reader, which has this number in it; nothing, if it has ended.
@@ -311,6 +240,7 @@ impl WorkQueue {
         shape.extend_from_slice(&dataset.row_shape);
         debug_assert_eq!(out_bytes, count as usize * dataset.row_bytes);
         Ok(RequestHandle {
+            of: self.0.clone(),
             inner,
             dtype: dataset.dtype.clone_ref(py),
             shape: Some(shape),
@@ -340,6 +270,7 @@ impl WorkQueue {
         self.address(dataset, &mut words);
         let (inner, out_bytes) = self.native(py, dataset, &words, stages, timeout)?;
         let handle = RequestHandle {
+            of: self.0.clone(),
             inner,
             dtype: dtype.unbind(),
             shape: Some(shape),
@@ -368,6 +299,7 @@ impl WorkQueue {
             timeout,
         )?;
         Ok(RequestHandle {
+            of: self.0.clone(),
             inner,
             dtype: dtype.unbind(),
             shape: None,
@@ -387,6 +319,7 @@ impl WorkQueue {
         let (request, len) = (Request::Library(request), lease.len());
         let inner = self.send_into(py, &request, None, lease, len, RETRY_SECONDS)?;
         Ok(RequestHandle {
+            of: self.0.clone(),
             inner,
             dtype: handle.dtype.clone_ref(py),
             shape: None,
@@ -420,7 +353,14 @@ impl WorkQueue {
         if reader >= self.0.work_queue.n_readers() {
             return Err(PyValueError::new_err("no such reader"));
         }
-        Ok(self.0.work_queue.record(reader).account())
+        let mut account = self.0.work_queue.record(reader).account();
+        self.0.here.account(reader, &mut account);
+        Ok(account)
+    }
+
+    /// Whether more than one task is not answered.
+    fn has_several(&self) -> bool {
+        self.0.has_several()
     }
 
     /// Tasks that are not known to be answered.

@@ -5,6 +5,7 @@
 //! 1. No panic leaves a reader: it becomes a failed task.
 
 pub mod codec_limit;
+pub mod request_threads;
 pub mod ring_threads;
 pub mod serve;
 pub mod threads;

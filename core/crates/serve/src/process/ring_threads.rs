@@ -7,6 +7,7 @@
 //! 3. It knows nothing of Python, and is never waited for.
 
 use crate::process::serve::stream;
+use crate::requests::arena;
 use crate::ring::kept_rings;
 use crate::ring::leases::Leases;
 use os::{idle_threads, interrupt};
@@ -42,4 +43,5 @@ pub fn start(book: &Arc<Leases>, me: usize) -> io::Result<()> {
 pub fn release() {
     idle_threads::release();
     kept_rings::release();
+    arena::release();
 }

@@ -42,7 +42,11 @@ pub struct Answerer {
 
 impl Answerer {
     pub fn new(arena: Arc<Mapping>, cache_limit_bytes: usize) -> Answerer {
-        let shared = Arc::new(Shared::new(cache_limit_bytes, assembler));
+        Answerer::with(arena, Answerer::shared(cache_limit_bytes))
+    }
+
+    /// One of several that have something in common.
+    pub fn with(arena: Arc<Mapping>, shared: Arc<Shared>) -> Answerer {
         Answerer {
             arena,
             datasets: Recent::new(KNOWN),
@@ -51,6 +55,16 @@ impl Answerer {
             tables: Recent::new(TABLES),
             shared,
         }
+    }
+
+    /// What several may have in common, with a cache of decoded chunks.
+    pub fn shared(cache_limit_bytes: usize) -> Arc<Shared> {
+        Arc::new(Shared::new(cache_limit_bytes, assembler))
+    }
+
+    /// One that has not begun anything, in place of this one.
+    pub fn anew(&self) -> Answerer {
+        Answerer::with(self.arena.clone(), self.shared.clone())
     }
 
     /// Write what part `part` of `n_parts` owns of the result into `out`, which is all of it. Pieces

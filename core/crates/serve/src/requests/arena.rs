@@ -4,11 +4,15 @@
 //! 1. One sparse memfd, mapped once by every process: a region is a pair of numbers that means the
 //!    same bytes to all, so nothing has to be sent or mapped when one is taken.
 //! 2. A region's pages are reserved when it is taken, so a shortage is an error here and never a
-//!    SIGBUS later. They go back to the machine when it is dropped.
+//!    SIGBUS later. When it is dropped they are kept for the next one, as new pages take longer to get
+//!    than to fill; a bounded part of memory. They go back to the machine when no thread of ours had
+//!    work for some seconds, when `release` is called, and before memory is refused.
 //! 3. Regions are whole pages and never overlap; its holder alone writes to it.
 //! 4. A forked child has no part in it: there, a dropped region frees nothing.
 
 use os::fork::ForkMark;
+use os::idle_threads;
+use os::limits::available_bytes;
 use os::memory::{Mapping, give_pages_back, page_bytes, reserve, sparse_memfd};
 use std::collections::BTreeMap;
 use std::io;
@@ -17,6 +21,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// With less address space than this there is no arena.
 const MIN_BYTES: usize = 16 << 20;
+/// What is kept together, at most; and a part of the memory that there is.
+const KEPT_BYTES: usize = 256 << 20;
+const KEPT_PART: u64 = 32;
+const KEPT_REGIONS: usize = 128;
 
 pub struct Arena {
     fd: OwnedFd,
@@ -29,6 +37,33 @@ pub struct Arena {
 struct Book {
     free: BTreeMap<usize, usize>,
     used_bytes: usize,
+    /// Regions that have gone, with their pages: first byte and bytes, the oldest first.
+    kept: Vec<(usize, usize)>,
+}
+
+/// The arena of this process, with what it keeps.
+static SHARED: Mutex<Option<Arc<Arena>>> = Mutex::new(None);
+
+/// The arena of this process, or a new one of `len` bytes at most.
+pub fn shared(len: usize) -> io::Result<Arc<Arena>> {
+    let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(arena) = shared.as_ref().filter(|arena| arena.is_mine()) {
+        return Ok(arena.clone());
+    }
+    let arena = Arena::new(len)?;
+    *shared = Some(arena.clone());
+    Ok(arena)
+}
+
+/// Give back what the arena keeps, and the arena if nobody has anything of it.
+pub fn release() {
+    let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(arena) = shared.as_ref().filter(|arena| arena.is_mine()) {
+        arena.give_kept_back(&mut arena.book());
+        if Arc::strong_count(arena) == 1 {
+            *shared = None;
+        }
+    }
 }
 
 impl Arena {
@@ -46,6 +81,7 @@ impl Arena {
                         book: Mutex::new(Book {
                             free: BTreeMap::from([(0, len)]),
                             used_bytes: 0,
+                            kept: Vec::new(),
                         }),
                     }));
                 }
@@ -80,14 +116,34 @@ impl Arena {
     /// Take a region of `len` bytes, rounded up to whole pages.
     pub fn take(self: &Arc<Arena>, len: usize) -> io::Result<Region> {
         let len = whole_pages(len.max(1))?;
-        let at = self.book().take(len).ok_or_else(no_memory)?;
-        let region = Region {
+        let mut book = self.book();
+        let region = |at| Region {
             arena: self.clone(),
             at,
             len,
         };
-        reserve(self.fd(), at, len)?;
+        if let Some(at) = book.take_kept(len) {
+            return Ok(region(at));
+        }
+        let mut at = book.take(len);
+        if at.is_none() {
+            self.give_kept_back(&mut book);
+            at = book.take(len);
+        }
+        drop(book);
+        let region = region(at.ok_or_else(no_memory)?);
+        if reserve(self.fd(), region.at, len).is_err() {
+            self.give_kept_back(&mut self.book());
+            reserve(self.fd(), region.at, len)?;
+        }
         Ok(region)
+    }
+
+    fn give_kept_back(&self, book: &mut Book) {
+        for (at, len) in std::mem::take(&mut book.kept) {
+            give_pages_back(self.fd(), at, len);
+            book.give(at, len);
+        }
     }
 }
 
@@ -102,8 +158,15 @@ impl Book {
         Some(at)
     }
 
+    /// A region of this size that has its pages.
+    fn take_kept(&mut self, len: usize) -> Option<usize> {
+        let found = self.kept.iter().rposition(|&(_, kept)| kept == len)?;
+        self.used_bytes += len;
+        Some(self.kept.remove(found).0)
+    }
+
+    /// What is free again, without its pages.
     fn give(&mut self, mut at: usize, mut len: usize) {
-        self.used_bytes -= len;
         let before = self.free.range(..at).next_back();
         let touching = before.filter(|&(before, free)| before + free == at);
         if let Some((&before, &free)) = touching {
@@ -168,8 +231,20 @@ impl Region {
 impl Drop for Region {
     fn drop(&mut self) {
         if self.arena.is_mine() {
-            give_pages_back(self.arena.fd(), self.at, self.len);
-            self.arena.book().give(self.at, self.len);
+            let arena = &self.arena;
+            let most = KEPT_BYTES.min((available_bytes() / KEPT_PART) as usize);
+            let mut book = arena.book();
+            book.used_bytes -= self.len;
+            book.kept.push((self.at, self.len));
+            let mut n_bytes: usize = book.kept.iter().map(|&(_, len)| len).sum();
+            while n_bytes > most || book.kept.len() > KEPT_REGIONS {
+                let (at, len) = book.kept.remove(0);
+                give_pages_back(arena.fd(), at, len);
+                book.give(at, len);
+                n_bytes -= len;
+            }
+            drop(book);
+            idle_threads::rest_later(release);
         }
     }
 }
@@ -208,12 +283,18 @@ mod tests {
     }
 
     #[test]
-    fn a_region_given_back_is_empty_again() {
+    fn a_region_is_kept_and_is_empty_when_it_was_given_back() {
         let arena = Arena::new(MIN_BYTES).unwrap();
         let mut region = arena.take(10).unwrap();
         region.write(b"0123456789");
         let at = region.at();
         drop(region);
+        assert_eq!(arena.used_bytes(), 0);
+        let region = arena.take(10).unwrap();
+        // SAFETY: inside the region, which was kept.
+        assert_eq!((region.at(), unsafe { *region.base() }), (at, b'0'));
+        drop(region);
+        arena.give_kept_back(&mut arena.book());
         let region = arena.take(10).unwrap();
         assert_eq!(region.at(), at);
         // SAFETY: inside the region.

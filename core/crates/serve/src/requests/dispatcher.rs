@@ -8,6 +8,7 @@
 
 use crate::requests::arena::{Arena, Region};
 use crate::requests::handle::{self, Outcome, Reaper, RequestHandle, lock};
+use crate::requests::here::Here;
 use crate::requests::shared_dataset::SharedDataset;
 use crate::requests::stage_pool::{Refusal, StageLease, StagePool};
 use crate::requests::work_queue::{INLINE_WORDS, Slot, WorkQueue};
@@ -63,6 +64,8 @@ pub struct Dispatcher {
     closed: AtomicBool,
     /// Readers may write after the end.
     outlived: AtomicBool,
+    /// Who answers in this process.
+    pub here: Here,
 }
 
 struct State {
@@ -90,6 +93,7 @@ impl Dispatcher {
                 spare_requests: Vec::new(),
                 pending: 0,
             }),
+            here: Here::new(n_readers * cache_bytes),
             work_queue,
             arena,
             fd: Mutex::new(Some(fd)),
@@ -171,6 +175,7 @@ impl Dispatcher {
         let handle = Arc::new(RequestHandle {
             reaper: self.clone(),
             state: Mutex::new(handle::State {
+                n_tasks: slots.len(),
                 slots: slots.clone(),
                 outcome: slots.is_empty().then_some(Outcome::Done),
                 failure: None,
@@ -259,6 +264,18 @@ impl Dispatcher {
         }
     }
 
+    /// The request that a task is of.
+    pub(super) fn handle_of(&self, slot: u32) -> Option<Arc<RequestHandle>> {
+        lock(&self.state).handles[slot as usize].upgrade()
+    }
+
+    /// A claimed task is for another reader.
+    pub(super) fn put_back(&self, slot: u32, reader: usize) {
+        let table = lock(&self.state);
+        self.work_queue.put_back(slot, reader);
+        drop(table);
+    }
+
     /// Reap handles that were dropped on their way.
     pub fn sweep(&self) {
         let dropped = std::mem::take(&mut lock(&self.state).dropped);
@@ -283,6 +300,11 @@ impl Dispatcher {
             .flatten()
             .for_each(|handle| drop(handle.poll()));
         self.sweep();
+    }
+
+    /// Whether more than one task is not answered; it looks at answers only if it may be so.
+    pub fn has_several(&self) -> bool {
+        lock(&self.state).pending > 1 && self.pending() > 1
     }
 
     /// Tasks that are not known to be answered.

@@ -57,6 +57,7 @@ pub struct RequestHandle {
 }
 
 pub(super) struct State {
+    pub(super) n_tasks: usize,
     /// Unanswered.
     pub(super) slots: Vec<u32>,
     pub(super) outcome: Option<Outcome>,
@@ -152,6 +153,30 @@ impl RequestHandle {
                 self.reaper.work_queue().wait_for_answer(slot, left);
             }
         }
+    }
+
+    /// What is held for those who work on it; None: nobody needs the result any more.
+    pub(super) fn held(&self) -> Option<(Arc<StageLease>, Option<Arc<SharedDataset>>)> {
+        let state = lock(&self.state);
+        Some((state.lease.clone()?, state.shared.clone()))
+    }
+
+    /// Tasks that are not known to be answered.
+    pub(super) fn unanswered(&self) -> Vec<u32> {
+        lock(&self.state).slots.clone()
+    }
+
+    /// All its tasks, if nobody is known to have answered one, and they are no more than one thread
+    /// does as fast as several: one task, or copies of what is stored as it is.
+    pub(super) fn simple_tasks(&self) -> Option<Vec<u32>> {
+        let state = lock(&self.state);
+        let is_plain = |shared: &Arc<SharedDataset>| {
+            let datasets = &shared.table().datasets;
+            matches!(&datasets[..], [one] if one.is_as_stored() && one.parts.is_empty())
+        };
+        let is_simple = state.slots.len() == 1 || state.shared.as_ref().is_some_and(is_plain);
+        let is_whole = state.slots.len() == state.n_tasks && !state.slots.is_empty();
+        (is_simple && is_whole).then(|| state.slots.clone())
     }
 
     /// Cancel it if no reader has begun it; whether it is cancelled.

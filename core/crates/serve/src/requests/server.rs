@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 /// The first word of a request that goes to a library.
 pub const KIND_LIBRARY: u64 = 1;
 /// How long a reader sleeps at most before it looks again.
-const NAP: Duration = Duration::from_millis(500);
+pub(super) const NAP: Duration = Duration::from_millis(500);
 
 /// Answers a request through a library: (request, where to) -> (bytes of the result, its shape), or
 /// "module\0type\0text" of an exception. A result larger than `where to` is not written.
@@ -47,7 +47,7 @@ pub fn serve_requests(
     let arena = Arc::new(Mapping::new(arena, 0, arena_bytes, true)?);
     let record = work_queue.record(me);
     record.begin();
-    let mut desk = Desk {
+    let mut server = Server {
         answerer: Answerer::new(arena.clone(), work_queue.cache_bytes()),
         work_queue: &work_queue,
         arena: &arena,
@@ -62,7 +62,10 @@ pub fn serve_requests(
             add_ns(&record.wait_ns, start);
         }
         match next {
-            Next::Task(slot) => desk.serve(slot, library),
+            Next::Task(slot) => {
+                let code = server.run(slot, None, library);
+                server.tell(slot, code);
+            }
             Next::Nothing => {}
             Next::Over => break,
         }
@@ -71,21 +74,23 @@ pub fn serve_requests(
     Ok(())
 }
 
-struct Desk<'a> {
-    answerer: Answerer,
-    work_queue: &'a WorkQueue,
-    arena: &'a Arc<Mapping>,
-    me: usize,
-    record: &'a Record,
+/// Who serves one task after the other.
+pub(super) struct Server<'a> {
+    pub answerer: Answerer,
+    pub work_queue: &'a WorkQueue,
+    pub arena: &'a Arc<Mapping>,
+    pub me: usize,
+    pub record: &'a Record,
 }
 
-impl Desk<'_> {
-    fn serve(&mut self, slot: u32, library: &mut LibraryRequest<'_>) {
+impl Server<'_> {
+    /// Do a claimed task, into its stage or into `to`, which is as large; what to answer.
+    pub fn run(&mut self, slot: u32, to: Option<Out<'_>>, library: &mut LibraryRequest<'_>) -> u32 {
         self.record.current.store(u64::from(slot) + 1, Relaxed);
-        let run = std::panic::AssertUnwindSafe(|| self.answer(slot, library));
+        let run = std::panic::AssertUnwindSafe(|| self.answer(slot, to, library));
         let answer = std::panic::catch_unwind(run).unwrap_or_else(|panic| {
             // What it was doing is in no known state.
-            self.answerer = Answerer::new(self.arena.clone(), self.work_queue.cache_bytes());
+            self.answerer = self.answerer.anew();
             Err(panicked(&*panic))
         });
         let code = match answer {
@@ -98,6 +103,11 @@ impl Desk<'_> {
         };
         self.record.left_library();
         self.record.current.store(0, Relaxed);
+        code
+    }
+
+    /// Answer a task that was done.
+    pub fn tell(&self, slot: u32, code: u32) {
         // Counted first, so that the statistics have what is answered.
         self.record.tasks.fetch_add(1, Relaxed);
         let number = self.work_queue.slot(slot).number.load(SeqCst);
@@ -105,7 +115,12 @@ impl Desk<'_> {
         self.work_queue.answer(slot, self.me, code);
     }
 
-    fn answer(&mut self, slot: u32, library: &mut LibraryRequest<'_>) -> Result<u32, TaskError> {
+    fn answer(
+        &mut self,
+        slot: u32,
+        to: Option<Out<'_>>,
+        library: &mut LibraryRequest<'_>,
+    ) -> Result<u32, TaskError> {
         let place = self.work_queue.slot(slot);
         let odd = || TaskError::Internal("a task lies outside the arena".into());
         let out_at = place.out_at.load(SeqCst) as usize;
@@ -113,7 +128,8 @@ impl Desk<'_> {
         self.check(out_at, out_bytes).ok_or_else(odd)?;
         // SAFETY: inside the mapping (just checked). The stage is lent to this request until all its
         // tasks are answered; other tasks of the same request write to other bytes of it.
-        let mut out = unsafe { Out::new(self.arena.base().add(out_at), out_bytes) };
+        let stage = || unsafe { Out::new(self.arena.base().add(out_at), out_bytes) };
+        let mut out = to.unwrap_or_else(stage);
         let (part, n_parts) = (
             u64::from(place.part.load(SeqCst)),
             u64::from(place.n_parts.load(SeqCst)),

@@ -37,6 +37,8 @@ pub const MAX_DIMS: usize = 64;
 
 const MAGIC: u64 = u64::from_le_bytes(*b"MTBOARD1");
 const MAX_READERS: usize = 200;
+/// Who is no reader, but answers a task instead of waiting for it.
+pub const HERE: usize = MAX_READERS;
 const MAX_SLOTS: usize = 1 << 20;
 
 const FREE: u32 = 0;
@@ -359,7 +361,9 @@ impl WorkQueue {
 
     /// A claimed task's answer is complete.
     pub fn answer(&self, slot: u32, me: usize, code: u32) {
-        self.queue(me).0.busy_ns.store(0, SeqCst);
+        if me < self.n_readers {
+            self.queue(me).0.busy_ns.store(0, SeqCst);
+        }
         if self.change(slot, CLAIMED + me as u32, code) {
             self.tell(slot);
         }

@@ -4,7 +4,7 @@
 //! 1. Only the parent calls this. Its threads are one writer to the queues: a thread that submits or recovers
 //!    holds the dispatcher's lock.
 
-use super::{CLAIMED, DONE, FAILED, FREE, READY, WorkQueue};
+use super::{CLAIMED, DONE, FAILED, FREE, HERE, READY, WorkQueue};
 use os::futex;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
@@ -120,6 +120,18 @@ impl WorkQueue {
         self.wake_all();
     }
 
+    /// Claim a task that nobody has begun, to answer it as `HERE`.
+    pub fn claim_here(&self, slot: u32) -> bool {
+        self.change(slot, READY, CLAIMED + HERE as u32)
+    }
+
+    /// A task that `reader` has claimed is for another.
+    pub fn put_back(&self, slot: u32, reader: usize) {
+        if self.change(slot, CLAIMED + reader as u32, READY) {
+            self.enqueue(slot, reader);
+        }
+    }
+
     /// A task that nobody has begun is not done.
     pub fn cancel(&self, slot: u32) -> bool {
         self.change(slot, READY, DONE)
@@ -128,6 +140,11 @@ impl WorkQueue {
     /// Nothing new will be asked: readers leave when everything is answered.
     pub fn close(&self) {
         self.head().closing.store(1, SeqCst);
+        self.wake_readers();
+    }
+
+    /// Let readers that sleep look again.
+    pub fn wake_readers(&self) {
         (0..self.n_readers).for_each(|reader| self.wake(reader));
     }
 
@@ -135,7 +152,7 @@ impl WorkQueue {
     pub fn stop(&self) {
         self.head().stop.store(1, SeqCst);
         self.head().turns.wake();
-        (0..self.n_readers).for_each(|reader| self.wake(reader));
+        self.wake_readers();
         for slot in (0..self.n_slots as u32).filter(|&slot| self.code(slot) != FREE) {
             // Another generation, or who has just looked would sleep on the same word all the same.
             let state = &self.slot(slot).state;

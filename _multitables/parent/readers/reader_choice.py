@@ -1,4 +1,4 @@
-"""The readers of a stream: threads of this process, or processes.
+"""Who reads: threads of this process, or processes; of a request, also who waits for it.
 
 Law
 ---
@@ -8,18 +8,21 @@ Law
    end harms nobody; but threads where no process can be started.
 3. Of a store more is little: this process has a client and connections already, which each process
    would make first. Of much, processes send more requests than one can.
+4. Who waits for an answer gives it where that is a copy, or little to do (request_threads.py).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from _multitables import machine, sizes
+from _multitables import _core, machine, sizes
 from _multitables.errors import ReaderDiedError
 from _multitables.index.chunk_index import ChunkIndex
+from _multitables.index.datasets.survey import ALONE, Survey
 from _multitables.index.files import device
 from _multitables.index.types.plugins import READERS_FILTERS
 from _multitables.parent.readers.reader_pool import ReaderPool
+from _multitables.parent.readers.request_threads import Answers
 from _multitables.parent.readers.supervisor import Readers
 from _multitables.parent.readers.threads import Threads
 from _multitables.plan.reader_options import ReaderCount
@@ -40,11 +43,49 @@ def readers_for(
     is_cached = not (waits or is_remote) and all(_is_cached(index) for index in indexes)
     little = sizes.LITTLE_REMOTE_BYTES if is_remote else sizes.LITTLE_DATA_BYTES
     if wanted.threads is None and n_bytes > little:
-        plain = not any(one.kind.pipeline for index in indexes for one in (index, *index.shown))
-        if not (is_cached and plain) and _starts_processes():
+        is_plain = all(map(_is_plain, indexes))
+        if not (is_cached and is_plain) and _starts_processes():
             return pool.take(wanted.count)
     here = is_cached and n_bytes <= sizes.HERE_BYTES
     return Threads(1 if here else wanted.count, pool.library_timeout_seconds, here)
+
+
+def who_answers(index: ChunkIndex, waits: bool, wanted: ReaderCount) -> Answers:
+    """Return who answers requests for a dataset; `waits` as in `readers_for`."""
+    if wanted.threads is False or index.is_remote or index.why_library(_core.native_filters()):
+        return Answers.PROCESSES
+    n_bytes = index.n_rows * index.decoded_row_bytes
+    if n_bytes <= sizes.HERE_BYTES and not waits:
+        return Answers.CALLER
+    is_copied = not waits and _is_plain(index) and _is_cached(index)
+    is_little = n_bytes <= sizes.LITTLE_DATA_BYTES
+    if not (wanted.threads or is_little or is_copied) and _starts_processes():
+        return Answers.PROCESSES
+    return Answers.CALLER if is_copied and n_bytes <= _core.HELP_BYTES else Answers.THREADS
+
+
+def who_answers_items(
+    survey: Survey, item_bytes: Sequence[int], direct: bool, wanted: ReaderCount
+) -> Answers:
+    """Return who answers requests for the items of a collection, in the same way."""
+    filters = {one.id for kind in survey.kinds for one in kind.pipeline}
+    is_native = filters <= _core.native_filters().keys()
+    if wanted.threads is False or survey.is_remote or not is_native:
+        return Answers.PROCESSES
+    is_simple = not direct and ALONE not in survey.kind
+    is_cached = is_simple and _are_cached(survey)
+    n_bytes = sum(item_bytes)
+    is_little = is_simple and n_bytes <= sizes.LITTLE_DATA_BYTES
+    if not (wanted.threads or is_little or (is_cached and not filters)):
+        return Answers.PROCESSES
+    is_quick = not filters or n_bytes <= sizes.HERE_BYTES
+    is_quick &= is_cached and max(item_bytes) <= sizes.TAKEN_BYTES
+    return Answers.CALLER if is_quick else Answers.THREADS
+
+
+def _is_plain(index: ChunkIndex) -> bool:
+    """Say whether a dataset, and what it shows of others, has no filter."""
+    return not any(one.kind.pipeline for one in (index, *index.shown))
 
 
 def _is_cached(index: ChunkIndex) -> bool:
@@ -52,6 +93,15 @@ def _is_cached(index: ChunkIndex) -> bool:
     return all(_is_cached(one) for one in index.shown) and all(
         device.is_cached(filename, offsets) for filename, offsets in _places(index)
     )
+
+
+def _are_cached(survey: Survey) -> bool:
+    """Say whether the page cache seems to have what is stored of datasets of one file."""
+    if len(survey.files) > 1:
+        return False
+    chunks = survey.core.chunks["byte_offset"]
+    looked = chunks[:: max(1, len(chunks) // LOOKS)].tolist()
+    return device.is_cached(survey.files[0].filename, looked)
 
 
 def _places(index: ChunkIndex) -> Iterator[tuple[str, list[int]]]:
