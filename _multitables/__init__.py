@@ -212,6 +212,7 @@
 #       notifier.py          the thread that tells requests their end
 #     open/                files as h5py has them
 #       handle.py          what the objects of one file share
+#       closed.py          files whose last handle was closed, kept for some seconds
 #       kept.py            a property that is computed once
 #       objects.py         what groups, datasets and named types have in common
 #       file.py            the public open
@@ -227,6 +228,8 @@
 #       conversion.py      elements of one dtype as elements of another
 #       views.py           views as another type, as text, of some fields
 #       dataset_id.py      their chunks, and the bytes of these
+#       ids.py             h5py's low-level view of other objects
+#       properties.py      what a dataset was created with
 #       filters.py         their filters
 #       regions.py         regions of references, and sources of virtual datasets
 #       dimensions.py      their axes, and scales of these
