@@ -148,7 +148,6 @@ impl SavedIndex {
     }
 
     /// The names of a group's links, each with a NUL, and the targets of hard ones; other links have -1.
-    #[expect(clippy::type_complexity, reason = "names and targets")]
     fn names<'py>(
         &self,
         py: Python<'py>,
@@ -187,7 +186,6 @@ impl SavedIndex {
     }
 
     /// What the objects at these offsets are, without attributes, and which of them are saved.
-    #[expect(clippy::type_complexity, reason = "a survey and a mask")]
     fn survey<'py>(
         &self,
         py: Python<'py>,
