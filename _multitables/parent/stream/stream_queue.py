@@ -40,7 +40,9 @@ _Guard = _core.Guard
 class Watched(Protocol):
     """The readers of a stream, which may serve other processes, too."""
 
-    replaced: int
+    @property
+    def replaced(self) -> int:
+        """How many processes were replaced."""
 
     def watch(self) -> Death | None:
         """Return the death that ends the stream, if one does."""
