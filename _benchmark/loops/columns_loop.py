@@ -12,7 +12,6 @@ Law
 from __future__ import annotations
 
 import contextlib
-import importlib
 import json
 import os
 import sys
@@ -84,8 +83,7 @@ class Log:
 def be_rank(ranks: Ranks, request: dict[str, Any]) -> None:
     """Analyse a rank's part, and write what it found."""
     recipe = columns_recipes.RECIPES[request["recipe"]]
-    for module in recipe.modules:
-        importlib.import_module(module)
+    columns_recipes.ready(recipe)
     log, found = Log(), columns_recipes.Found(request["checks"])
     ranks.allgather(None)
     log.main("start")
@@ -114,8 +112,7 @@ def serve_rank(pipe: Connection, request: dict[str, Any], rank: int) -> None:
 
 def without_mpi(request: dict[str, Any]) -> None:
     """Fork ranks, and pass on what they give each other."""
-    for module in columns_recipes.RECIPES[request["recipe"]].modules:
-        importlib.import_module(module)
+    columns_recipes.ready(columns_recipes.RECIPES[request["recipe"]])
     # `processes` takes the first word of all; the next ones are for the ranks.
     with processes(_ready, request) as pipes:
         for pipe in pipes:

@@ -11,6 +11,7 @@ Law
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -46,8 +47,18 @@ def summed(values: Any, events: Any) -> int:
 class Recipe:
     """Who selects: returns the energies and weights of what passes, and POT."""
 
+    #: What is imported before the clock starts; ``module:name``, with what comes with the name.
     modules: tuple[str, ...]
     selected: Callable[[Any, dict[str, Any], Any, Found], tuple[Any, Any, float]]
+
+
+def ready(recipe: Recipe) -> None:
+    """Import what a recipe needs."""
+    for one in recipe.modules:
+        module, _, name = one.partition(":")
+        found = importlib.import_module(module)
+        if name:
+            getattr(found, name)
 
 
 def histogram(energy: Any, weight: Any, request: Mapping[str, Any]) -> Any:
@@ -269,5 +280,5 @@ def _cut_block(block: Any) -> tuple[Any, Any]:
 
 RECIPES = {
     "published": Recipe(("h5py", "pandas"), _by_pandas),
-    "multitables": Recipe(("multitables",), _by_blocks),
+    "multitables": Recipe(("multitables:Streamer",), _by_blocks),
 }
