@@ -122,6 +122,8 @@
 #     key_groups.py          rows by the values of a key, and where blocks are cut
 #     divisions.py         tables sorted by an index, cut by its values
 #     damaged_chunks.py      rows that are skipped because their chunk cannot be read
+#     column_plan.py         from groups of columns and the ends of their blocks to one read plan
+#     divisions.py           tables that are sorted by an index, cut into partitions by its values
 #   wire/                    plans and requests as bytes (pure; readers import it, too)
 #     plan_bytes.py          ReadPlan -> bytes that the core reads, datasets -> its table
 #     request_bytes.py       what a request asks, as bytes for a reader
@@ -143,6 +145,8 @@
 #     start_blocks.py        what is asked for -> a stream of whichever kind
 #     dependents.py          what ends with an object that has given it out
 #     titles.py              what a stream is of, in the words of a repr
+#     event_log.py           when a rank started, opened, read and computed: a table of time stamps
+#     ranks.py               which rank this process is: as it was given, or as MPI says
 #     readers/               reader processes
 #       process.py           the only file that starts and signals processes
 #       supervisor.py        starts, watches, replaces and stops readers
@@ -200,6 +204,30 @@
 #       columns.py           the public Columns: blocks of one group, or of several at once
 #       open_columns.py      groups and names -> columns, and the rows of each index value
 #       column_block.py      the public blocks, and tables that other libraries make of them
+#     open/                  the public `open`: files, groups and datasets with names of h5py
+#       attributes.py        the attributes of an object
+#       conversion.py        elements of one dtype as elements of another, as HDF5 converts them
+#       dataset.py           the public `Dataset` of `multitables.open`: h5py's names
+#       dataset_id.py        how a dataset is stored, as h5py's ``dataset.id`` says it: its chunks
+#       dimensions.py        the axes of a dataset
+#       file.py              `multitables.open`, and the file that it gives
+#       filters.py           the filters of a dataset in h5py's words
+#       group.py             groups: a mapping from names to objects, and ways through what is below
+#       handle.py            what all objects of one `multitables.open` share
+#       is_hdf5.py           `multitables.is_hdf5`: whether a file has HDF5's signature
+#       kept.py              a property that is computed once
+#       library.py           what only an HDF5 library can read, read in a process of its own
+#       links.py             what links say: a path here, a path in another file, or an object
+#       mapping.py           mappings by name, and views of them, that behave as h5py's
+#       objects.py           what groups, datasets and named types have in common
+#       read.py              `multitables.read`: one selection of one dataset, in one call
+#       read_only.py         h5py's methods that write, refused: a file is only read
+#       reading.py           the elements of one dataset, read into arrays
+#       regions.py           parts of datasets as h5py has them: regions of references
+#       results.py           memory for results
+#       stored_type.py       the element type of a dataset: its dtype
+#       views.py             views of a dataset that change what reading it gives: other types
+#       visits.py            ways through the groups of a file, in the order of the names
 #     random/                requests for what was indexed
 #       dataset.py           datasets that are indexed without being read
 #       dataset_handle.py    what selections know of their dataset, with its catalogues
@@ -250,6 +278,7 @@
 #     tf_tensors.py          the public tf_dataset
 #     netcdf.py              groups of a file as netCDF-4 has them
 #     xarray_engine.py       xarray's engine "multitables": these as datasets of xarray
+#     dask_collections.py    `to_dask` and `to_dask_dataframe`: datasets as collections of Dask
 #   reader/                  runs only in a reader process
 #     __main__.py            hands the control socket to the core
 #     fallback.py            what the core does not decode, through h5py or PyTables
