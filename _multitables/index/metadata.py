@@ -39,6 +39,8 @@ class Metadata(Protocol):
     def find(self, path: bytes, start: int | None = None, /) -> tuple[Any, ...]: ...
     def kind(self, offset: int, /) -> str: ...
     def links(self, offset: int, /) -> list[tuple[Any, ...]]: ...
+    def names(self, offset: int, /) -> list[str | bytes]: ...
+    def n_links(self, offset: int, /) -> int: ...
     def link(self, offset: int, name: bytes, /) -> tuple[Any, ...] | None: ...
     def attributes(self, offset: int, /) -> list[Attribute]: ...
     def datatype(self, offset: int, /) -> bytes: ...
@@ -74,3 +76,17 @@ else:
 
         def __getattr__(self, name: str) -> Any:
             return getattr(self.file, name)
+
+
+def names_of(links: list[tuple[Any, ...]]) -> list[str | bytes]:
+    """Return the names of links as the core's `names` does: by creation, or else sorted."""
+    by_creation = all(link[1] is not None for link in links)
+    links = sorted(links, key=lambda link: link[1] if by_creation else link[0])
+    return [_text(link[0]) for link in links]
+
+
+def _text(name: bytes) -> str | bytes:
+    try:
+        return name.decode()
+    except UnicodeDecodeError:
+        return name

@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 import structures
 import tables
-from h5py import h5a, h5d, h5l, h5o, h5s
+from h5py import h5, h5a, h5d, h5l, h5o, h5p, h5s
 
 from _multitables import _core
 
@@ -93,6 +93,12 @@ class Walk:
     def group(self, offset: int, told: Any) -> None:
         links = {link[0]: link[2:] for link in self.core.links(offset)}
         assert sorted(links) == sorted(told)
+        assert self.core.n_links(offset) == len(links)
+        names, by_creation = self.core.names(offset), []
+        if told.get_create_plist().get_link_creation_order() & h5p.CRT_ORDER_TRACKED:
+            told.links.iterate(by_creation.append, idx_type=h5.INDEX_CRT_ORDER)
+        want = by_creation or sorted(links)
+        assert [one.encode() if isinstance(one, str) else one for one in names] == want
         for name, link in links.items():
             info = told.links.get_info(name)
             if info.type == h5l.TYPE_HARD:

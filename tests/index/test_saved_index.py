@@ -69,7 +69,7 @@ def plain(answer: Any) -> Any:
     """Chunks in a form that can be compared; links by name."""
     if isinstance(answer, np.ndarray):
         return answer.dtype, answer.tolist()
-    return sorted(answer, key=lambda link: link[0]) if isinstance(answer, list) else answer
+    return sorted(answer, key=lambda link: str(link[0])) if isinstance(answer, list) else answer
 
 
 def answers(metadata: Any, ask: Callable[..., Any]) -> Iterator[Any]:
@@ -81,6 +81,7 @@ def answers(metadata: Any, ask: Callable[..., Any]) -> Iterator[Any]:
         yield offset, kind
         yield ask(metadata.attributes, offset)
         if kind == "group":
+            yield ask(metadata.n_links, offset), list(ask(metadata.names, offset) or ())
             for link in ask(metadata.links, offset) or ():
                 yield link
                 yield ask(metadata.find, link[0], offset)
@@ -171,7 +172,16 @@ def test_other_objects_are_asked_of_the_file(h5: Path) -> None:
         offset, group = (h5py.h5o.get_info(file[name].id).addr for name in "xg")
     saved(h5)
     index, own = opened(h5), _core.MetadataFile(str(h5))
-    for question in ("kind", "links", "dataset", "chunks", "datatype", "attributes"):
+    for question in (
+        "kind",
+        "links",
+        "names",
+        "n_links",
+        "dataset",
+        "chunks",
+        "datatype",
+        "attributes",
+    ):
         for place in (offset, group, offset + 1, 2**63, index.root):
             told = []
             for metadata in (index, own):

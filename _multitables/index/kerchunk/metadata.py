@@ -44,7 +44,7 @@ from _multitables.index.kerchunk.zarr_types import (
     filters_from_zarr,
     from_zarr,
 )
-from _multitables.index.metadata import Leading
+from _multitables.index.metadata import Leading, names_of
 from _multitables.index.types.hdf5_metadata import Attribute
 from _multitables.remote.options import StorageOptions
 
@@ -181,6 +181,14 @@ class ReferencesMetadata(Leading):
             (_stored(path.rpartition("/")[2]), None, "hard", self._numbers[path])
             for path in self._children.get(self._paths[offset], ())
         ]
+
+    def names(self, offset: int) -> list[str | bytes]:
+        """The names of a group, in the order in which they are listed."""
+        return names_of(self.links(offset))
+
+    def n_links(self, offset: int) -> int:
+        """How many links a group has."""
+        return len(self.links(offset))
 
     def link(self, offset: int, name: bytes) -> tuple[Any, ...] | None:
         """The link of this name in a group."""

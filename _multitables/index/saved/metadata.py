@@ -18,7 +18,7 @@ from _multitables import _core
 from _multitables._core import DamagedIndexError, SavedIndex
 from _multitables.errors import SavedIndexWarning
 from _multitables.index.chunk_index import I64, U64, Fingerprint, Records
-from _multitables.index.metadata import Delegated, Metadata
+from _multitables.index.metadata import Delegated, Metadata, names_of
 from _multitables.index.saved import format as saved_format
 from _multitables.index.saved.owners import ForeignIndexError
 from _multitables.index.types.hdf5_metadata import Attribute
@@ -82,6 +82,14 @@ class SavedMetadata(Delegated):
         """The links of a group, by name."""
         saved = self._saved(self._index.links, offset)
         return self.file.links(offset) if saved is None else saved
+
+    def names(self, offset: int) -> list[str | bytes]:
+        """The names of a group, in the order in which they are listed."""
+        return names_of(self.links(offset))
+
+    def n_links(self, offset: int) -> int:
+        """How many links a group has."""
+        return len(self.links(offset))
 
     def link(self, offset: int, name: bytes) -> tuple[Any, ...] | None:
         """The link of this name in a group."""

@@ -25,7 +25,7 @@ from _multitables.parent.open.handle import CLASSES, Handle, asked
 from _multitables.parent.open.mapping import Names, encoded, text
 from _multitables.parent.open.objects import Object, joined, shown
 from _multitables.parent.open.read_only import GROUP, refused, writes
-from _multitables.parent.open.visits import Link, links_below, objects_below, sorted_links
+from _multitables.parent.open.visits import links_below, objects_below
 
 if TYPE_CHECKING:
     from _multitables.parent.open.ids import GroupId
@@ -38,22 +38,19 @@ class Group(Object, Names):
     A path is relative to the group, or begins with a slash. Soft and external links are followed.
     """
 
-    __slots__ = ("_links",)
+    __slots__ = ("_names",)
     _as_h5py = "Group"
 
     def __init__(self, handle: Handle, place: Place, name: str | bytes | None) -> None:
         super().__init__(handle, place, name)
-        self._links: list[Link] | None = None
+        self._names: list[Any] | None = None
 
-    def _told(self) -> list[Link]:
-        """Return the links in the order of the names' iteration, read once."""
+    def _listed(self) -> list[Any]:
+        """Return the names in the order of iteration, read once."""
         self._handle.shared  # noqa: B018 - which is an error once the file is closed
-        if self._links is None:
-            links = sorted_links(self._place)
-            if all(order is not None for _, order, *_ in links):
-                links.sort(key=_by_creation)
-            self._links = links
-        return self._links
+        if self._names is None:
+            self._names = self._place.ask("names")
+        return self._names
 
     @property
     def id(self) -> GroupId:
@@ -181,13 +178,14 @@ class Group(Object, Names):
         return self._link((b"/" if path.startswith(b"/") else b"") + b"/".join(names)) is not None
 
     def __len__(self) -> int:
-        return len(self._told())
+        self._handle.shared  # noqa: B018
+        return self._place.ask("n_links") if self._names is None else len(self._names)
 
     def __iter__(self) -> Iterator[Any]:
-        return (text(told[0]) for told in self._told())
+        return iter(self._listed())
 
     def __reversed__(self) -> Iterator[Any]:
-        return (text(told[0]) for told in reversed(self._told()))
+        return iter(self._listed()[::-1])
 
     def require_group(self, name: Any) -> Group:
         """Return an existing group; a missing one cannot be created.
@@ -351,7 +349,3 @@ class Group(Object, Names):
             return "<Closed HDF5 group>"
         title = f'"{self.name}"' if self.name is not None else "(anonymous)"
         return f"<HDF5 group {title} ({len(self)} members)>"
-
-
-def _by_creation(told: tuple[Any, ...]) -> Any:
-    return told[1]

@@ -30,6 +30,8 @@ pub struct BTreeV2<'a> {
     pub record_bytes: u64,
     root: u64,
     n_root_records: u64,
+    /// Records of the whole tree.
+    pub n_records: u64,
     /// By the height above the leaves: they are at 0.
     levels: Vec<Level>,
 }
@@ -66,6 +68,7 @@ impl<'a> BTreeV2<'a> {
         cursor.skip(1 + 1)?; // percents of splitting and merging
         let root = cursor.offset()?;
         let n_root_records = u64::from(cursor.u16()?);
+        let (total_address, n_records) = (cursor.address(), cursor.length()?);
         if record_bytes == 0 || depth > MAX_DEPTH {
             let got = format!("{record_bytes} bytes at depth {depth}");
             return corrupt(
@@ -73,6 +76,10 @@ impl<'a> BTreeV2<'a> {
                 format_args!("records at depth 0 to {MAX_DEPTH}"),
                 got,
             );
+        }
+        if n_records > blocks.file_size() / record_bytes {
+            let expected = format!("records of {record_bytes} bytes within the file's size");
+            return corrupt(total_address, expected, n_records);
         }
         let Some(levels) = levels(node_bytes, record_bytes, depth, sizes.address) else {
             let expected = format!("a B-tree node for records of {record_bytes} bytes");
@@ -89,6 +96,7 @@ impl<'a> BTreeV2<'a> {
             record_bytes,
             root,
             n_root_records,
+            n_records,
             levels,
         })
     }

@@ -7,10 +7,7 @@
 //!    The links of a group that is asked for many names are read once, and kept.
 
 use super::blocks::Blocks;
-use super::btree_v1::{self, Kind};
-use super::btree_v2::BTreeV2;
 use super::cache_image;
-use super::checksum::lookup3;
 use super::chunk::Chunk;
 use super::chunks::chunk_table;
 use super::cursor::{Block, Cursor, UNDEFINED};
@@ -20,12 +17,10 @@ use super::error::{FormatError, Result, corrupt, unknown};
 use super::external_files::{ExternalFile, external_files};
 use super::fill_value::{Fill, FillValue, fill_value, old_fill_value};
 use super::filter_pipeline::{Filter, filter_pipeline};
-use super::fractal_heap::FractalHeap;
 use super::global_heap::GlobalHeaps;
 use super::kept::Kept;
 use super::layout::{Layout, layout};
-use super::link::{Link, Target, link};
-use super::local_heap::LocalHeap;
+use super::link::{Link, Target};
 use super::object_header::{Message, ObjectHeader, message};
 use super::path::Rest;
 use super::shared_messages::SharedMessages;
@@ -33,7 +28,6 @@ use super::source::ByteSource;
 use super::superblock::{Superblock, page_bytes};
 use super::variable_length::{Elements, elements};
 use super::virtual_layout::{Mapping, Selection, mappings, selection};
-use std::cmp::Ordering;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
@@ -48,8 +42,6 @@ const MESSAGE_BYTES: usize = 64;
 const MAX_LOOK_UPS: u32 = 64;
 /// The name of a driver.
 const DRIVER_BYTES: usize = 8;
-/// What a symbol table says of an entry that is a soft link.
-const CACHED_SOFT_LINK: u32 = 2;
 
 pub struct File {
     pub blocks: Blocks,
@@ -229,119 +221,6 @@ impl File {
             Ok((by_name, bytes as u64))
         })?;
         Ok(by_name.get(name).cloned())
-    }
-
-    /// All links of a group, in the order of the file.
-    pub fn links(&self, group: &ObjectHeader) -> Result<Vec<Link>> {
-        let mut links = Vec::new();
-        self.each_link(group, None, &mut |link| {
-            links.push(link);
-            Ok(())
-        })?;
-        Ok(links)
-    }
-
-    /// Every link, or at least those of the wanted name.
-    fn each_link(
-        &self,
-        group: &ObjectHeader,
-        wanted: Option<&[u8]>,
-        f: &mut dyn FnMut(Link) -> Result<()>,
-    ) -> Result<()> {
-        for message in &group.messages {
-            match message.kind {
-                message::LINK => f(link(&mut self.blocks.cursor(&self.body(message)?))?)?,
-                message::LINK_INFO => self.dense_links(message, wanted, f)?,
-                message::SYMBOL_TABLE => self.symbols(message, wanted, f)?,
-                _ => {}
-            }
-        }
-        Ok(())
-    }
-
-    /// Links in a heap, of which a tree knows the names' hashes.
-    fn dense_links(
-        &self,
-        info: &Message,
-        wanted: Option<&[u8]>,
-        f: &mut dyn FnMut(Link) -> Result<()>,
-    ) -> Result<()> {
-        let mut cursor = self.blocks.cursor(&info.body);
-        cursor.version("link info", 0)?;
-        if cursor.u8()? & 1 != 0 {
-            cursor.skip(8)?; // the largest creation order
-        }
-        let (heap, by_name) = (cursor.offset()?, cursor.offset()?);
-        if heap == UNDEFINED {
-            return Ok(());
-        }
-        let heap = FractalHeap::open(&self.blocks, heap)?;
-        let mut total = Total::new(&self.blocks);
-        let wanted = wanted.map(lookup3);
-        let side = |mut record: Cursor<'_>| match wanted {
-            Some(hash) => Ok(record.u32()?.cmp(&hash)),
-            None => Ok(Ordering::Equal),
-        };
-        BTreeV2::open(&self.blocks, by_name)?.find(&side, &mut |mut record| {
-            record.skip(4)?; // the hash
-            let body = heap.object(&self.blocks, record.take(7)?)?;
-            total.add(&body)?;
-            f(link(&mut self.blocks.cursor(&body))?)
-        })
-    }
-
-    /// Links of a group as files had them before HDF5 1.8.
-    fn symbols(
-        &self,
-        table: &Message,
-        wanted: Option<&[u8]>,
-        f: &mut dyn FnMut(Link) -> Result<()>,
-    ) -> Result<()> {
-        let mut cursor = self.blocks.cursor(&table.body);
-        let (tree, heap) = (cursor.offset()?, cursor.offset()?);
-        let names = LocalHeap::open(&self.blocks, heap)?;
-        // The names of a child are behind that of the key before it, up to that of the key behind it.
-        let may_have =
-            |mut before: Cursor<'_>, mut after: Cursor<'_>| match wanted {
-                Some(name) => Ok(*names.name(before.length()?)? < *name
-                    && *name <= *names.name(after.length()?)?),
-                None => Ok(true),
-            };
-        btree_v1::find(
-            &self.blocks,
-            tree,
-            Kind::Group,
-            &may_have,
-            &mut |_, node| {
-                let head = self.blocks.block(node, 8)?;
-                let mut cursor = self.blocks.cursor(&head);
-                cursor.signature(b"SNOD")?;
-                cursor.version("symbol table node", 1)?;
-                cursor.skip(1)?;
-                let count = u64::from(cursor.u16()?);
-                // libhdf5 has the names' offsets as long as lengths, not as specified.
-                let sizes = self.blocks.sizes;
-                let entry = (sizes.length + sizes.address + 4 + 4 + 16) as u64;
-                let entries = self.blocks.block(node.saturating_add(8), count * entry)?;
-                let mut cursor = self.blocks.cursor(&entries);
-                for _ in 0..count {
-                    let name = names.name(cursor.length()?)?;
-                    let (header, cached) = (cursor.offset()?, cursor.u32()?);
-                    cursor.skip(4)?;
-                    let mut scratch = cursor.part(16)?;
-                    let target = match cached {
-                        CACHED_SOFT_LINK => Target::Soft(names.name(scratch.u32()?.into())?),
-                        _ => Target::Hard(header),
-                    };
-                    f(Link {
-                        name,
-                        target,
-                        creation_order: None,
-                    })?;
-                }
-                Ok(())
-            },
-        )
     }
 
     /// The body of a message, wherever it is.

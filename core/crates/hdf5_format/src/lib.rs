@@ -46,6 +46,7 @@ pub mod fixed_array;
 pub mod fractal_heap;
 pub mod global_heap;
 pub mod grid;
+mod group_links;
 pub mod joined_survey;
 
 mod kept;

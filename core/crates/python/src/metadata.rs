@@ -22,7 +22,7 @@ use numpy::{PyArray1, PyReadonlyArray1};
 use os::unlinked;
 use pyo3::exceptions::{PyOSError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyList, PyTuple};
+use pyo3::types::{PyBytes, PyList, PyString, PyTuple};
 use std::ffi::OsString;
 use std::io;
 use std::path::PathBuf;
@@ -241,6 +241,24 @@ impl MetadataFile {
     fn links<'py>(&self, py: Python<'py>, offset: u64) -> PyResult<Bound<'py, PyList>> {
         let links = waited(py, || self.file.links(&*self.file.object(offset)?))?.raised()?;
         link_list(py, links)
+    }
+
+    /// The names of a group's links: in the order of creation where all have it, else sorted. Bytes
+    /// where they are not UTF-8.
+    fn names<'py>(&self, py: Python<'py>, offset: u64) -> PyResult<Bound<'py, PyList>> {
+        let names = waited(py, || self.file.names(&*self.file.object(offset)?))?.raised()?;
+        let made = names
+            .into_iter()
+            .map(|name| match std::str::from_utf8(&name) {
+                Ok(text) => PyString::new(py, text).into_any(),
+                Err(_) => bytes(py, &name).into_any(),
+            });
+        PyList::new(py, made.collect::<Vec<_>>())
+    }
+
+    /// How many links a group has.
+    fn n_links(&self, py: Python<'_>, offset: u64) -> PyResult<u64> {
+        waited(py, || self.file.n_links(&*self.file.object(offset)?))?.raised()
     }
 
     /// The link of this name in a group, as in `links`, or None.
