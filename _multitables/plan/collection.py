@@ -16,9 +16,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from _multitables.index.chunk_index import I64
 from _multitables.index.files.name_order import natural
 from _multitables.index.names.pattern import Match
-from _multitables.index.opened.runs import I64, Begins
+from _multitables.index.opened.runs import Begins
 from _multitables.plan.row_order import FILE_ORDER, FULL, OrderWords
 
 #: As caches and vector instructions want it.

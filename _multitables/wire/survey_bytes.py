@@ -15,8 +15,8 @@ from functools import cached_property
 import numpy as np
 
 from _multitables import _core, sizes
+from _multitables.index.chunk_index import I64
 from _multitables.index.datasets.survey import Survey
-from _multitables.index.opened.runs import I64
 
 
 @dataclass(frozen=True)

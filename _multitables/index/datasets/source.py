@@ -10,7 +10,6 @@ This file must never know readers, rings or options of a stream.
 
 from __future__ import annotations
 
-import contextlib
 import os
 from collections.abc import Mapping
 from dataclasses import replace
@@ -157,7 +156,7 @@ class Source:
 
         With `as_stored`, elements are bytes as they are stored, and a scalar is one row.
         """
-        with errors_named(place):
+        with place.errors_named():
             dataset = self._dataset(place)
             if not as_stored:
                 return self._index(dataset, field_type_in(dataset, field), dataset.dims)
@@ -178,7 +177,7 @@ class Source:
             return None
         if file.fingerprint.access is not None or place.offset == UNKNOWN:
             return None
-        with errors_named(place):
+        with place.errors_named():
             dataset = self._dataset(place)
             part = field_type_in(dataset, field)
         return StoredField(dataset, part) if part.element.direct else None
@@ -199,7 +198,7 @@ class Source:
             is that of an atom, which may be a subarray.
         """
         place = self.find(path)
-        with errors_named(place):
+        with place.errors_named():
             dataset = self._dataset(place)
             if dataset.datatype.kind == "sequence":
                 return "vlarray", self._trusted(self._ragged(dataset))
@@ -222,7 +221,7 @@ class Source:
         UnsupportedDatasetError
             Rows are of something else than atoms of a fixed size, or of strings.
         """
-        with errors_named(place):
+        with place.errors_named():
             dataset = self._dataset(place)
             kind = dataset.datatype.kind
             if kind not in ("sequence", "variable_string") or len(dataset.dims) != 1:
@@ -322,7 +321,7 @@ class Source:
             key = place.file.filename, place.offset
             known = self._shown.get(key)
             if known is None:
-                with errors_named(place):
+                with place.errors_named():
                     source = self._dataset(place)
                     dims = source.stored.dims or (1,)
                     index = self._index(
@@ -368,7 +367,7 @@ class Source:
                     raise hdf5_errors.circle(place.file.filename, place.path)
                 self._depth += 1
                 try:
-                    with errors_named(source):
+                    with source.errors_named():
                         return self._dataset(source).stored.dims
                 finally:
                     self._depth = depth
@@ -401,7 +400,7 @@ class Source:
         except hdf5_errors.FROM_CORE as error:
             if not isinstance(error, _core.Unknown):
                 raise hdf5_errors.of_core(place.file.filename, place.path, error) from None
-        with errors_named(place):
+        with place.errors_named():
             return self._dataset(place).stored
 
     def _dataset(self, place: Place) -> DescribedDataset:
@@ -459,8 +458,3 @@ class Source:
 def _mappings(place: Place, stored: StoredDataset) -> Mappings:
     assert stored.mappings is not None
     return place.file.metadata.mappings(*stored.mappings)
-
-
-def errors_named(place: Place) -> contextlib.AbstractContextManager[None]:
-    """Make what the core raises of a dataset an error that names it."""
-    return hdf5_errors.named(place.file.filename, place.path)

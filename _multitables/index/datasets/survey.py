@@ -22,9 +22,9 @@ import numpy.typing as npt
 
 from _multitables import _core
 from _multitables.index import chunk_index
-from _multitables.index.chunk_index import U32, ChunkIndex, ManyFiles, SourceFile
+from _multitables.index.chunk_index import I64, U32, ChunkIndex, ManyFiles, SourceFile
 from _multitables.index.opened.open_files import OpenFile
-from _multitables.index.opened.runs import I64, Places, Run
+from _multitables.index.opened.runs import Places, Run
 from _multitables.index.types import hdf5_metadata
 from _multitables.index.types.element_type import field_type
 from _multitables.index.types.kind import Kind

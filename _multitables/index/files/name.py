@@ -19,9 +19,7 @@ from _multitables.index.saved.places import is_manifest
 from _multitables.remote.names import absolute, is_remote, kind_of, query_of
 from _multitables.remote.options import StorageOptions
 
-#: Of one file, and of one or several.
 Filename: TypeAlias = str | os.PathLike[str] | bytes
-Filenames: TypeAlias = Filename | list[str]
 NAME = (str, bytes, os.PathLike)
 
 

@@ -8,12 +8,15 @@ Law
 
 from __future__ import annotations
 
+import fcntl
 import os
 
 from _multitables.errors import MissingFileError
 from _multitables.index.chunk_index import Fingerprint
 from _multitables.remote.names import is_remote
 from _multitables.remote.options import StorageOptions
+
+ALL_DESCRIPTORS = 1 << 16  # of a process, where the system does not list them
 
 
 def fingerprint_of(name: str, options: StorageOptions) -> Fingerprint:
@@ -87,3 +90,20 @@ def is_file(name: str, options: StorageOptions) -> bool:
     except MissingFileError:
         return False
     return True
+
+
+def written_here(filename: str) -> bool:
+    """Whether this process has a file open for writing."""
+    file = os.stat(filename)
+    try:
+        names = os.listdir("/proc/self/fd")
+    except OSError:  # /proc is hidden
+        names = [str(number) for number in range(min(os.sysconf("SC_OPEN_MAX"), ALL_DESCRIPTORS))]
+    for name in names:
+        try:
+            is_it = os.path.samestat(os.fstat(int(name)), file)
+            if is_it and fcntl.fcntl(int(name), fcntl.F_GETFL) & os.O_ACCMODE != os.O_RDONLY:
+                return True
+        except OSError:  # closed meanwhile
+            continue
+    return False

@@ -14,10 +14,11 @@ from collections.abc import Container, Iterable, Sequence
 import numpy as np
 
 from _multitables._core import DamagedIndexError
+from _multitables.index.chunk_index import I64
 from _multitables.index.datasets.survey import NO_DATASET, Survey, surveyed
 from _multitables.index.joined.manifest import Manifest
 from _multitables.index.opened.open_files import Place
-from _multitables.index.opened.runs import I64, Places, Run
+from _multitables.index.opened.runs import Places, Run
 
 
 class ListedPlaces(Places):

@@ -22,6 +22,7 @@ from typing import Any
 
 import numpy as np
 
+from _multitables.index.chunk_index import I64
 from _multitables.index.datasets.source import Source
 from _multitables.index.opened.open_files import (
     UNKNOWN,
@@ -30,7 +31,7 @@ from _multitables.index.opened.open_files import (
     children,
     prefetched,
 )
-from _multitables.index.opened.runs import FAR, I64, Begins, Run
+from _multitables.index.opened.runs import FAR, Begins, Run
 from _multitables.index.saved.metadata import SavedMetadata
 from _multitables.index.types import hdf5_errors
 

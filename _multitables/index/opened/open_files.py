@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -34,6 +33,7 @@ from _multitables.index.files.stored_files import (
     fingerprint_of,
     is_file,
     opening_name,
+    written_here,
 )
 from _multitables.index.kerchunk.layout import is_references
 from _multitables.index.saved.places import with_saved_index
@@ -52,9 +52,7 @@ PREFETCHED = 256
 NO_OPTIONS = StorageOptions()
 PLAIN = OpenOptions()
 LINKS_FOLLOWED = 16  # as HDF5 does
-ALL_DESCRIPTORS = 1 << 16  # of a process, where the system does not list them
 ORIGIN = "${ORIGIN}"
-SIGNATURE = "HDF5's signature"
 _T = TypeVar("_T")
 
 
@@ -98,19 +96,21 @@ class Place(NamedTuple):
     path: str
 
     def ask(self, question: str, *arguments: Any) -> Any:
-        """Ask the core about the object, by the name of a method that takes its offset.
+        """Ask the core about the object, by a method that takes its offset; errors as of `call`."""
+        if self.offset == UNKNOWN:
+            raise hdf5_errors.unsupported("unknown", self.file.filename, self.path, UNKNOWN_WAY)
+        return self.call(getattr(self.file.metadata, question), self.offset, *arguments)
 
-        Raises
-        ------
-        CorruptFileError, UnsupportedDatasetError, FileOpenError
-            What the core, the system or a store raises, with the object's name.
-        """
+    def call(self, function: Callable[..., _T], *arguments: Any) -> _T:
+        """Call what asks the core, the system or a store; what it raises names the object then."""
         try:
-            if self.offset == UNKNOWN:
-                raise _core.Unknown(UNKNOWN_WAY, 0)
-            return getattr(self.file.metadata, question)(self.offset, *arguments)
+            return function(*arguments)
         except hdf5_errors.FROM_CORE as error:
             raise hdf5_errors.of_core(self.file.filename, self.path, error) from None
+
+    def errors_named(self) -> contextlib.AbstractContextManager[None]:
+        """Make what the core raises of the object an error that names it."""
+        return hdf5_errors.named(self.file.filename, self.path)
 
 
 class Lost(NamedTuple):
@@ -356,7 +356,7 @@ def open_file(
         _check_reached(by, filename, fingerprint, metadata)
     if grows:
         return OpenFile(filename, fingerprint, metadata, filename)
-    if metadata.is_written or (not locks and _written_here(opened)):
+    if metadata.is_written or (not locks and written_here(opened)):
         raise _written(filename, opened, "written")
     if before is not None and before.opened is not None and before == fingerprint:
         fingerprint = before
@@ -386,7 +386,7 @@ def _refusals(filename: str, opened: str = "") -> Iterator[None]:
     try:
         yield
     except hdf5_errors.FROM_CORE as error:
-        if isinstance(error, _core.Corrupt) and error.args[2].startswith(SIGNATURE):
+        if isinstance(error, _core.Corrupt) and error.args[2].startswith("HDF5's signature"):
             raise hdf5_errors.refused(filename, "signature") from None
         if isinstance(error, OSError) and error.errno == errno.EWOULDBLOCK:
             raise _written(filename, opened or filename, "locked") from None
@@ -418,10 +418,10 @@ def _open_object(name: str, storage: StorageOptions, uses_index: bool) -> OpenFi
         fingerprint, first, beside = first_bytes_and_index(filename, storage, looks)
         metadata = of_object(filename, fingerprint, first)
     _checked(filename, fingerprint, metadata)
-    if beside and keep_index(filename, beside):
-        found = with_saved_index(filename, fingerprint, metadata)
-        return OpenFile(filename, fingerprint, found, filename)
-    return OpenFile(filename, fingerprint, metadata, filename)
+    if not (beside and keep_index(filename, beside)):
+        return OpenFile(filename, fingerprint, metadata, filename)
+    found = with_saved_index(filename, fingerprint, metadata)
+    return OpenFile(filename, fingerprint, found, filename)
 
 
 def _checked(filename: str, fingerprint: Fingerprint, metadata: _core.MetadataFile) -> None:
@@ -458,24 +458,7 @@ def _fingerprint(filename: str, storage: StorageOptions = NO_OPTIONS) -> Fingerp
 
 
 def _written(filename: str, opened: str, where: str) -> MultitablesError:
-    return hdf5_errors.refused(filename, "here" if _written_here(opened) else where)
-
-
-def _written_here(filename: str) -> bool:
-    """Whether this process has a file open for writing."""
-    file = os.stat(filename)
-    try:
-        names = os.listdir("/proc/self/fd")
-    except OSError:  # /proc is hidden
-        names = [str(number) for number in range(min(os.sysconf("SC_OPEN_MAX"), ALL_DESCRIPTORS))]
-    for name in names:
-        try:
-            is_it = os.path.samestat(os.fstat(int(name)), file)
-            if is_it and fcntl.fcntl(int(name), fcntl.F_GETFL) & os.O_ACCMODE != os.O_RDONLY:
-                return True
-        except OSError:  # closed meanwhile
-            continue
-    return False
+    return hdf5_errors.refused(filename, "here" if written_here(opened) else where)
 
 
 def _asked(place: Place, path: str) -> tuple[Any, ...]:

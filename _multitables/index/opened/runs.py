@@ -15,11 +15,10 @@ from dataclasses import dataclass
 from itertools import accumulate
 
 import numpy as np
-import numpy.typing as npt
 
+from _multitables.index.chunk_index import I64
 from _multitables.index.opened.open_files import OpenFile, Place
 
-I64 = npt.NDArray[np.int64]
 #: No file is as long. A damaged link may lead further.
 FAR = 2**63 - 1
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from _multitables.index.chunk_index import ChunkIndex
-from _multitables.index.datasets.source import Source, errors_named
+from _multitables.index.datasets.source import Source
 from _multitables.index.files.open_options import normal_path
 from _multitables.index.versions.version import STORED, History, history_of, version_path
 from _multitables.options import CheckedVersion
@@ -30,20 +30,20 @@ def of_version(source: Source, version: CheckedVersion | None) -> Source:
     """
     if version is None:
         return source
-    with errors_named(source.files.root):
+    with source.files.root.errors_named():
         return source.inside(version_path(source.files, version))
 
 
 def of_versions(source: Source, versions: Sequence[CheckedVersion] | slice) -> dict[str, Source]:
     """Return a source for each of several versions, by their names; see `of_version`."""
-    with errors_named(source.files.root):
+    with source.files.root.errors_named():
         found = history_of(source.files).find_all(versions)
     return {version.name: of_version(source, version.name) for version in found}
 
 
 def whole_history(source: Source) -> History:
     """Read all versions of the file; the errors are those of `of_version`."""
-    with errors_named(source.files.root):
+    with source.files.root.errors_named():
         history = history_of(source.files)
         return replace(history, versions=dict(history.versions))
 

@@ -17,7 +17,7 @@ from _multitables.elements.empty import Empty
 from _multitables.elements.values import decode
 from _multitables.errors import UnsupportedDatasetError
 from _multitables.index.chunk_index import ChunkIndex
-from _multitables.index.datasets.source import Source, errors_named
+from _multitables.index.datasets.source import Source
 from _multitables.index.joined.kept_source import KeptSource
 from _multitables.index.opened.open_files import Place
 from _multitables.index.types.numpy_type import datatype_of, dtype_of
@@ -114,7 +114,7 @@ def value_of(file: KeptSource, path: str) -> Any:
     """
     with file.open() as source:
         place = source.find(path)
-        with errors_named(place):
+        with place.errors_named():
             found = source.stored(place)
             if found.is_null:
                 return Empty(dtype_of(found.datatype))

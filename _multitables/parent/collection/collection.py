@@ -19,8 +19,8 @@ import numpy as np
 
 from _multitables import _core, machine, options
 from _multitables.errors import ClosedError, MultitablesError, OptionsError
+from _multitables.index.chunk_index import I64
 from _multitables.index.names.pattern import only
-from _multitables.index.opened.runs import I64
 from _multitables.options import check_number
 from _multitables.parent.batches.batch_iterator import Bookmark, Progress
 from _multitables.parent.collection.dask_bag import bag_of

@@ -27,7 +27,8 @@ from _multitables.errors import (
     OptionsError,
     UnsupportedDatasetError,
 )
-from _multitables.index.datasets.source import Source, errors_named
+from _multitables.index.chunk_index import I64
+from _multitables.index.datasets.source import Source
 from _multitables.index.datasets.survey import (
     ALONE,
     NO_DATASET,
@@ -41,7 +42,7 @@ from _multitables.index.joined.kept_source import KeptSource
 from _multitables.index.joined.source import MissingFiles, is_missing
 from _multitables.index.names.pattern import Links, Match, matches, parts_of, wildcards
 from _multitables.index.opened.open_files import Place
-from _multitables.index.opened.runs import I64, distinct
+from _multitables.index.opened.runs import distinct
 from _multitables.index.types import hdf5_errors
 from _multitables.index.types.plugins import READERS_FILTERS
 from _multitables.parent.stream.warnings_of_streams import warn_of_missing
@@ -420,7 +421,7 @@ def _of_file(source: Source, spec: ItemSpec) -> tuple[list[Match], _OfFile]:
     attributes: tuple[dict[int, dict[str, Any]], ...] = {}, {}  # of datasets, and of scales
     for number, stored in surveyed.attributes.items():
         place = surveyed.places[number]
-        with errors_named(place):
+        with place.errors_named():
             values = {name: decoded(place, *of) for name, of in stored.items()}
         attributes[number >= count][number] = values
     names = {scale: _text(own[SCALE_NAME]) for scale, own in attributes[1].items()}
@@ -432,7 +433,7 @@ def _of_file(source: Source, spec: ItemSpec) -> tuple[list[Match], _OfFile]:
 def _of_group(group: Place, names: Sequence[str]) -> dict[str, Any]:
     """Return those of the wanted attributes that a group has."""
     wanted = {name.encode("utf-8", "surrogateescape"): name for name in names}
-    with errors_named(group):
+    with group.errors_named():
         stored = {one[0]: one[2:] for one in group.file.metadata.attributes(group.offset)}
         return {wanted[one]: decoded(group, *stored[one]) for one in wanted if one in stored}
 
@@ -446,7 +447,7 @@ def _lost(surveyed: Survey) -> dict[int, str]:
             lost[number] = "its reference leads to a group or a named type"
         elif surveyed.kind[number] == ALONE:
             try:
-                with errors_named(place):
+                with place.errors_named():
                     place.file.metadata.dataset(place.offset)
             except UnsupportedDatasetError:
                 pass  # a library may know how it is stored

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from _multitables import _core
 from _multitables.errors import OptionsError, UnsupportedDatasetError
 from _multitables.index.chunk_index import ChunkIndex
-from _multitables.index.datasets.source import Source, errors_named
+from _multitables.index.datasets.source import Source
 from _multitables.index.joined.source import JoinedSource, Wanted, index_all
 from _multitables.index.opened.open_files import Place, children
 from _multitables.index.types.numpy_type import datatype_of
@@ -185,7 +185,7 @@ def _table_of(
 
     def table_in(one: Source) -> _Table:
         place = one.find(group)
-        with errors_named(place):
+        with place.errors_named():
             if place.ask("kind") == "dataset":
                 return _of_table(one, place, group, keys, chosen)
             names = list(_columns(one, place, keys) if chosen is None else chosen)

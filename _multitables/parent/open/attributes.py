@@ -21,7 +21,7 @@ from _multitables.index.opened.open_files import Place
 from _multitables.index.types.as_h5py import AsH5py
 from _multitables.index.types.hdf5_errors import close_matches, did_you_mean
 from _multitables.index.types.numpy_type import dtype_of
-from _multitables.parent.open.handle import Handle, asked
+from _multitables.parent.open.handle import Handle
 from _multitables.parent.open.mapping import Names, encoded, text
 from _multitables.parent.open.read_only import ATTRIBUTES, writes
 
@@ -69,7 +69,7 @@ class Attributes(AsH5py, Names):
         found = self._all().get(encoded(name))
         if found is None:
             raise self._missing(name)
-        return asked(decoded, self._place, self._place, *found)
+        return self._place.call(decoded, self._place, *found)
 
     def get(self, name: Any, default: Any = None) -> Any:
         """Return the value of an attribute; the default if there is no such attribute."""
@@ -88,7 +88,7 @@ class Attributes(AsH5py, Names):
         found = self._all().get(encoded(name))
         if found is None:
             raise self._missing(name)
-        return asked(dtype_of, self._place, found[0])
+        return self._place.call(dtype_of, found[0])
 
     def get_id(self, name: str | bytes) -> AttributeId:
         """Return how an attribute is stored: its type and extents.

@@ -28,7 +28,6 @@ from _multitables.index.opened.open_files import UNKNOWN
 from _multitables.index.types.references import RegionReference
 from _multitables.parent.open.conversion import converted, encoding_of
 from _multitables.parent.open.filters import Filter, Filtered
-from _multitables.parent.open.handle import asked
 from _multitables.parent.open.kept import kept
 from _multitables.parent.open.objects import Object
 from _multitables.parent.open.read_only import DATASET, writes
@@ -147,7 +146,7 @@ class Dataset(Object, Filtered):
         if not fill and self._dtype.hasobject and self._type.datatype.kind not in TEXTS:
             return np.empty(1, self._dtype)[0]  # as h5py, which finds no objects there
         stored = np.frombuffer(fill or bytes(size), f"V{size}")
-        return asked(decode, self._place, stored, self._type.datatype, self._place.file)[0]
+        return self._place.call(decode, stored, self._type.datatype, self._place.file)[0]
 
     @property
     def external(self) -> list[tuple[str, int, int]] | None:
@@ -288,7 +287,7 @@ class Dataset(Object, Filtered):
                 return Empty(self._dtype)
             raise ValueError("an empty dataset cannot be sliced: it has a type, and no elements")
         shared, read = self._handle.shared, self._contents().read
-        found = asked(read, self._place, shared, self._steps(items), names, out)
+        found = self._place.call(read, shared, self._steps(items), names, out)
         if found.ndim or (not self._shape and items):
             return found
         return found[()]
@@ -299,7 +298,7 @@ class Dataset(Object, Filtered):
 
             self._handle.shared  # noqa: B018 - which is an error once the file is closed
             region, place = items[0], self._place
-            offset, told = asked(place.file.metadata.region, place, region.heap, region.number)
+            offset, told = place.call(place.file.metadata.region, region.heap, region.number)
             if offset != self._place.offset:
                 raise ValueError("a region reference must refer to the dataset that it is used on")
             return steps_of_region(place, told, self._shape)

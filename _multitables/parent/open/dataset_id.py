@@ -20,7 +20,6 @@ from _multitables._core import StoredDataset
 from _multitables.errors import UnsupportedDatasetError
 from _multitables.index.chunk_index import Records, grid_of
 from _multitables.index.opened.open_files import Place
-from _multitables.parent.open.handle import asked
 from _multitables.parent.open.ids import ObjectId, SpaceId, TypeId
 from _multitables.parent.open.properties import Properties
 from _multitables.parent.open.read_only import writes
@@ -185,7 +184,7 @@ class DatasetId(ObjectId):
         place = self._place
         if self._stored.layout != "chunked":
             raise self._refused("not in chunks")
-        return asked(place.file.metadata.chunks, place, place.offset)
+        return place.call(place.file.metadata.chunks, place.offset)
 
     def _refused(self, how: str) -> UnsupportedDatasetError:
         path, filename = self._place.path, self._place.file.filename

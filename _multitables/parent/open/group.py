@@ -21,7 +21,7 @@ import numpy as np
 from _multitables.errors import MissingDatasetError, UnsupportedDatasetError
 from _multitables.index.opened.open_files import Lost, Place
 from _multitables.index.types.references import Reference, RegionReference
-from _multitables.parent.open.handle import CLASSES, Handle, asked
+from _multitables.parent.open.handle import CLASSES, Handle
 from _multitables.parent.open.mapping import Names, encoded, text
 from _multitables.parent.open.objects import Object, joined, shown
 from _multitables.parent.open.read_only import GROUP, refused, writes
@@ -78,7 +78,7 @@ class Group(Object, Names):
         if path:
             place = start
             with contextlib.suppress(UnsupportedDatasetError):  # libhdf5 may know the way
-                kind, *where = asked(file.metadata.find, place, path, place.offset)
+                kind, *where = place.call(file.metadata.find, path, place.offset)
                 if kind == "object":
                     return self._object(where[0], joined(self.name or "/", name))
         found = files.find(path.decode("utf-8", "surrogateescape"), start)
@@ -105,7 +105,7 @@ class Group(Object, Names):
         if isinstance(reference, Reference):
             offset = reference.offset
         else:
-            offset, _ = asked(place.file.metadata.region, place, reference.heap, reference.number)
+            offset, _ = place.call(place.file.metadata.region, reference.heap, reference.number)
         return self._handle.object(Place(place.file, offset, "a reference's object"), None)
 
     def get(

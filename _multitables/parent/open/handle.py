@@ -22,8 +22,7 @@ import os
 import posixpath
 import sys
 import weakref
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from _multitables import _core
 from _multitables.errors import FileChangedError
@@ -42,7 +41,6 @@ if TYPE_CHECKING:
     from _multitables.index.metadata import Leading
     from _multitables.parent.open.library import Library
 
-_T = TypeVar("_T")
 CACHED = _core.COUNTERS.index("cache_bytes")
 _shared: weakref.WeakValueDictionary[Any, Shared] = weakref.WeakValueDictionary()
 #: Class by what an object is: "group", "dataset", "datatype"; "file" of a file's root.
@@ -275,11 +273,3 @@ def _reopened(
             got=handle.main.fingerprint,
         )
     return Handle(filename, options, version, directory) if version else handle
-
-
-def asked(question: Callable[..., _T], place: Place, *arguments: Any) -> _T:
-    """Ask the core about a place; what it raises becomes an error that names the place."""
-    try:
-        return question(*arguments)
-    except hdf5_errors.FROM_CORE as error:
-        raise hdf5_errors.of_core(place.file.filename, place.path, error) from None

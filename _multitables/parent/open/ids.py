@@ -17,7 +17,6 @@ import numpy as np
 from _multitables._core import Datatype
 from _multitables.index.opened.open_files import Place
 from _multitables.index.types.numpy_type import datatype_of, memory_bytes, numpy_dtype
-from _multitables.parent.open.handle import asked
 from _multitables.parent.open.mapping import encoded
 
 UNLIMITED = (1 << 64) - 1
@@ -170,7 +169,7 @@ class TypeId:
         UnsupportedDatasetError
             NumPy has no such type.
         """
-        return asked(numpy_dtype, self._place, self._type)
+        return self._place.call(numpy_dtype, self._type)
 
     def py_dtype(self) -> np.dtype[Any]:
         """Return the dtype of an element."""

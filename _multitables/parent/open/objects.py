@@ -22,7 +22,7 @@ from _multitables.index.opened.open_files import UNKNOWN, Place
 from _multitables.index.types.as_h5py import AsH5py
 from _multitables.index.types.numpy_type import dtype_of
 from _multitables.index.types.references import Reference
-from _multitables.parent.open.handle import Handle, asked
+from _multitables.parent.open.handle import Handle
 from _multitables.parent.open.mapping import encoded, text
 from _multitables.parent.open.visits import objects_below, stored_links
 
@@ -155,7 +155,7 @@ class Datatype(Object):
         UnsupportedDatasetError
             NumPy has no such type.
         """
-        return asked(dtype_of, self._place, self._ask("datatype"))
+        return self._place.call(dtype_of, self._ask("datatype"))
 
     @property
     def id(self) -> TypeId:

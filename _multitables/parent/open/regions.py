@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 from _multitables.errors import UnsupportedDatasetError
 from _multitables.index.opened.open_files import Place
 from _multitables.index.types.references import RegionReference
-from _multitables.parent.open.handle import asked
 from _multitables.parent.open.read_only import refused
 from _multitables.select.region import RegionError, region_shape, region_steps
 
@@ -40,7 +39,7 @@ class Regions:
         """Return the shape of what is selected of it."""
         place, shape = self._place, self.shape(reference)
         metadata = place.file.metadata
-        _, selected = asked(metadata.region, place, reference.heap, reference.number)
+        _, selected = place.call(metadata.region, reference.heap, reference.number)
         return _of_region(region_shape, place, selected, shape)
 
     def __getitem__(self, key: object) -> NoReturn:
@@ -109,7 +108,7 @@ def virtual_sources(place: Place, stored: StoredDataset) -> list[VDSmap]:
     """
     if stored.mappings is None:
         raise _refused(place, "is not a virtual dataset")
-    mappings = asked(place.file.metadata.mappings, place, *stored.mappings)
+    mappings = place.call(place.file.metadata.mappings, *stored.mappings)
     names, found = mappings.names, []
     for number, named in enumerate(mappings.sources):
         file, path = names[named]

@@ -26,7 +26,6 @@ from _multitables.index.types.numpy_type import (
     numpy_dtype,
     readable,
 )
-from _multitables.parent.open.handle import asked
 from _multitables.parent.open.kept import kept
 
 if TYPE_CHECKING:
@@ -51,15 +50,15 @@ class StoredType:
         place, datatype = self._place, datatype_of(self._body)
         if not _is_of_its_writer(self._body) or place.offset == UNKNOWN:
             return datatype
-        attributes = asked(place.file.metadata.attributes, place, place.offset)
+        attributes = place.call(place.file.metadata.attributes, place.offset)
         return datatype.as_pytables(strings=False) if is_pytables(attributes) else datatype
 
     @kept
     def dtype(self) -> np.dtype[Any]:
         """The dtype of all of it, or an `UnsupportedDatasetError`."""
         if self.datatype is datatype_of(self._body):
-            return asked(dtype_of, self._place, self._body)
-        return asked(numpy_dtype, self._place, self.datatype)
+            return self._place.call(dtype_of, self._body)
+        return self._place.call(numpy_dtype, self.datatype)
 
     @kept
     def readable(self) -> tuple[Datatype, np.dtype[Any]]:
@@ -68,7 +67,7 @@ class StoredType:
             return self.datatype, self.dtype
         except UnsupportedDatasetError:
             datatype = readable(self.datatype)
-            return datatype, asked(numpy_dtype, self._place, datatype)
+            return datatype, self._place.call(numpy_dtype, datatype)
 
     def part(self, field: str | None) -> FieldType:
         """Return what one field is, or all of it that is readable; see `field_type` for errors."""
