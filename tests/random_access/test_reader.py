@@ -27,9 +27,9 @@ RANGE = "(energy > 50) & (id < 300)"
 FEW = [5, 2999, 5, 0, 130, 129, 128]
 
 
-@pytest.fixture
-def reader(sample: Path) -> Iterator[Any]:
-    with opened(sample) as reader:
+@pytest.fixture(params=[2, 0], ids=["processes", "threads"])
+def reader(sample: Path, request: pytest.FixtureRequest) -> Iterator[Any]:
+    with opened(sample, n_procs=request.param) as reader:
         yield reader
 
 

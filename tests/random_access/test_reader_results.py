@@ -18,9 +18,9 @@ import multitables
 from _multitables import _core
 
 
-@pytest.fixture
-def reader(sample: Path) -> Iterator[Any]:
-    with opened(sample) as reader:
+@pytest.fixture(params=[2, 0], ids=["processes", "threads"])
+def reader(sample: Path, request: pytest.FixtureRequest) -> Iterator[Any]:
+    with opened(sample, n_procs=request.param) as reader:
         yield reader
 
 

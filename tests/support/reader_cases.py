@@ -29,9 +29,9 @@ BATCHES = [slice(0, 70), slice(5000, 5999), [3, 5999, 70, 70, 0], 17, slice(None
 
 
 @contextlib.contextmanager
-def opened(path: Path) -> Iterator[Any]:
-    """A Reader with two reader processes."""
-    with multitables.Reader(path, n_procs=2) as reader:
+def opened(path: Path, n_procs: int = 2) -> Iterator[Any]:
+    """A Reader with two reader processes, or with 0 of them, whose requests this one answers."""
+    with multitables.Reader(path, n_procs) as reader:
         yield weakref.proxy(reader)  # pytest keeps what it is given beyond the audit
     del reader
     assert children() == {}
