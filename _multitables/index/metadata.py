@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Metadata(Protocol):
-    """What is asked of `_core.MetadataFile` once a file is open."""
+    """What `_core.MetadataFile` answers once a file is open."""
 
     @property
     def root(self) -> int: ...

@@ -90,19 +90,19 @@ class Walk:
                 attribute.read(value, mtype=kind)
                 assert value.tobytes() == stored
 
-    def group(self, offset: int, told: Any) -> None:
+    def group(self, offset: int, group: Any) -> None:
         links = {link[0]: link[2:] for link in self.core.links(offset)}
-        assert sorted(links) == sorted(told)
+        assert sorted(links) == sorted(group)
         assert self.core.n_links(offset) == len(links)
         names, by_creation = self.core.names(offset), []
-        if told.get_create_plist().get_link_creation_order() & h5p.CRT_ORDER_TRACKED:
-            told.links.iterate(by_creation.append, idx_type=h5.INDEX_CRT_ORDER)
+        if group.get_create_plist().get_link_creation_order() & h5p.CRT_ORDER_TRACKED:
+            group.links.iterate(by_creation.append, idx_type=h5.INDEX_CRT_ORDER)
         want = by_creation or sorted(links)
         assert [one.encode() if isinstance(one, str) else one for one in names] == want
         for name, link in links.items():
-            info = told.links.get_info(name)
+            info = group.links.get_info(name)
             if info.type == h5l.TYPE_HARD:
-                opened = h5o.open(told, name)
+                opened = h5o.open(group, name)
                 assert link == ("hard", h5o.get_info(opened).addr)
                 assert self.core.find(name, offset) == ("object", link[1])
                 self.object(link[1], opened)

@@ -76,11 +76,11 @@ def test_what_nobody_waits_for_is_answered(rows: Path) -> None:
     dropped = reader.request(dataset[:])
     del dropped
     gc.collect()
-    told: list[object] = []
-    reader.request(dataset[1]).add_done_callback(told.append)
+    ended: list[object] = []
+    reader.request(dataset[1]).add_done_callback(ended.append)
     kept = reader.request(dataset[2:5])
     reader.close(wait=True)
-    assert len(told) == 1
+    assert len(ended) == 1
     np.testing.assert_array_equal(kept.get(), ROWS[2:5])
 
 

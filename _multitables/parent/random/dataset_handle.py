@@ -44,7 +44,7 @@ class Catalogues:
     """Where the chunks of a dataset and of its columns lie, told to the readers; grows only."""
 
     def __init__(self, file: KeptSource, path: str, version: CheckedVersion | None) -> None:
-        #: Column, or "" -> its catalogue; for the shortest way to a request.
+        #: Column, or "" -> what readers know of it; for the shortest way to a request.
         self.native: dict[str, _core.Dataset] = {}
         self._lock = threading.Lock()
         self._dataset = file, path, version

@@ -1,4 +1,4 @@
-//! The links of a group, wherever it has them: in its header, in a heap, or in a symbol table.
+//! The links of a group: in its header, in a heap, or in a symbol table.
 //!
 //! Law:
 //! 1. What has one name reads only the nodes that may have it.

@@ -3,10 +3,10 @@
 //! Law:
 //! 1. A block is lent by a `Lease`. Views have the lease as their base; its rows go back to the
 //!    readers when the last view is gone, whatever the order.
-//! 2. The book's lock is never held while Python code can run (arrays are made outside it), so a
+//! 2. The lock of the leases is never held while Python code can run (arrays are made outside it), so a
 //!    garbage collection that drops a lease cannot deadlock.
 //! 3. The mapping outlives the stream as long as a view of it lives.
-//! 4. Waiting releases the GIL. What is ready and what is lent is the book's (leases.rs).
+//! 4. Waiting releases the GIL. What is ready and what is lent is for leases.rs to say.
 
 use super::child::{Child, refused};
 use super::chunks::{self, ChunkRecord};
@@ -39,7 +39,7 @@ enum Container {
 }
 
 struct Inner {
-    book: Arc<Leases>,
+    leases: Arc<Leases>,
     views: Vec<View>,
     container: Container,
     /// Rows of the stream before this ring's.
@@ -55,7 +55,7 @@ pub struct Lease {
 
 impl Drop for Lease {
     fn drop(&mut self) {
-        self.inner.book.release(self.block);
+        self.inner.leases.release(self.block);
     }
 }
 
@@ -85,9 +85,12 @@ impl Lease {
         let this = lease.get();
         let inner = &this.inner;
         let view = &inner.views[tape];
-        let (begin, end) = inner.book.block_rows(this.block);
-        let (map, tape) = (&inner.book.maps.tapes[tape], &inner.book.plan.tapes[tape]);
-        let of_tape = inner.book.plan.rows(tape, begin..end);
+        let (begin, end) = inner.leases.block_rows(this.block);
+        let (map, tape) = (
+            &inner.leases.maps.tapes[tape],
+            &inner.leases.plan.tapes[tape],
+        );
+        let of_tape = inner.leases.plan.rows(tape, begin..end);
         let n_rows = of_tape.end - of_tape.start;
         // SAFETY: the lease holds these rows: they are published and not given back.
         let mut rows = unsafe { tape_rows(map, tape, of_tape.start, n_rows) };
@@ -148,7 +151,7 @@ impl Guard {
         match &self.lease {
             Some(lease) => {
                 let lease = lease.bind(py).get();
-                let (begin, end) = lease.inner.book.block_rows(lease.block);
+                let (begin, end) = lease.inner.leases.block_rows(lease.block);
                 let first = lease.inner.first_row;
                 Ok((first + begin, first + end))
             }
@@ -178,7 +181,7 @@ impl Guards {
     }
 
     fn __next__(&self, py: Python<'_>) -> PyResult<Option<Py<PyAny>>> {
-        if let Ok(block) = self.inner.book.try_next() {
+        if let Ok(block) = self.inner.leases.try_next() {
             return guard(py, &self.inner, block).map(Some);
         }
         let got = self.get.call0(py)?;
@@ -234,9 +237,9 @@ impl Ring {
 
 impl Ring {
     /// A ring of one array, for threads; without the plan's descriptor no process ever has it.
-    pub(super) fn plain(book: Leases, views: Vec<View>, plan: Option<OwnedFd>) -> Ring {
+    pub(super) fn plain(leases: Leases, views: Vec<View>, plan: Option<OwnedFd>) -> Ring {
         let inner = Inner {
-            book: Arc::new(book),
+            leases: Arc::new(leases),
             views,
             container: Container::Single,
             first_row: 0,
@@ -258,7 +261,7 @@ impl Ring {
         kept: &'a Descriptors,
     ) -> Option<(BorrowedFd<'a>, BorrowedFd<'a>)> {
         let (plan, ring) = kept.as_ref()?;
-        let ring = ring.as_ref().or(self.inner.book.maps.fd.as_ref())?;
+        let ring = ring.as_ref().or(self.inner.leases.maps.fd.as_ref())?;
         Some((plan.as_fd(), ring.as_fd()))
     }
 }
@@ -284,7 +287,7 @@ impl Ring {
         // Reserving pages takes a while for large rings.
         let maps = py.detach(|| ring_for(&plan))?;
         let inner = Inner {
-            book: Arc::new(Leases::new(plan, maps, consumer)?),
+            leases: Arc::new(Leases::new(plan, maps, consumer)?),
             views,
             container: container(keys),
             first_row,
@@ -308,7 +311,7 @@ impl Ring {
         let views = views.map_or(Ok(Vec::new()), |views| known(views, &plan))?;
         let maps = map_ring(&plan, ring_fd.as_fd())?;
         let inner = Inner {
-            book: Arc::new(Leases::new(plan, maps.into(), consumer)?),
+            leases: Arc::new(Leases::new(plan, maps.into(), consumer)?),
             views,
             container: container(keys),
             first_row: 0,
@@ -318,29 +321,29 @@ impl Ring {
 
     /// Keep a descriptor open until the ring is closed and nothing of it is lent.
     fn keep_open(&self, descriptor: &Descriptor) -> PyResult<()> {
-        self.inner.book.keep_open(descriptor.taken()?);
+        self.inner.leases.keep_open(descriptor.taken()?);
         Ok(())
     }
 
     /// A consumer is gone: the others go on without it.
     fn leave(&self, consumer: usize) -> PyResult<()> {
-        if consumer >= self.inner.book.plan.n_consumers() {
+        if consumer >= self.inner.leases.plan.n_consumers() {
             return Err(PyValueError::new_err("no such consumer"));
         }
-        self.inner.book.leave(consumer);
+        self.inner.leases.leave(consumer);
         Ok(())
     }
 
     /// Stop the readers, though consumers may still take blocks.
     fn stop(&self) {
-        self.inner.book.stop();
+        self.inner.leases.stop();
     }
 
     /// Send it to a reader, which has this number in it; nothing, if it is closed.
     fn send_to(&self, child: &Child, number: u32) -> PyResult<()> {
         match self.open_descriptors(&self.fds.lock().unwrap_or_else(PoisonError::into_inner)) {
             Some((plan, ring)) => {
-                self.inner.book.keep(false);
+                self.inner.leases.keep(false);
                 child.0.send(number, [plan, ring]).map_err(refused)
             }
             None => Ok(()),
@@ -357,27 +360,27 @@ impl Ring {
 
     /// Read all of it before this returns, as its only reader. False: it does not hold all.
     fn read_here(&self, py: Python<'_>) -> bool {
-        py.detach(|| ring_threads::read_here(&self.inner.book))
+        py.detach(|| ring_threads::read_here(&self.inner.leases))
     }
 
     /// Let a thread of this process be its reader of this number.
     fn start_thread(&self, number: usize) -> PyResult<()> {
-        ring_threads::start(&self.inner.book, number).map_err(refused)
+        ring_threads::start(&self.inner.leases, number).map_err(refused)
     }
 
     /// Its readers are at rest, and no other process has it: its memory may serve another stream.
     fn keep(&self) {
-        self.inner.book.keep(true);
+        self.inner.leases.keep(true);
     }
 
     /// The next block's guard, or one of ENDED, EMPTY, FAILED, HELD, CLOSED after `timeout_seconds`.
     fn receive(&self, py: Python<'_>, timeout_seconds: f64) -> PyResult<Py<PyAny>> {
         let inner = &self.inner;
-        let ready = inner.book.try_next();
+        let ready = inner.leases.try_next();
         let ready = match ready {
             Err(EMPTY | HELD) if timeout_seconds > 0.0 => {
                 let timeout = Duration::from_secs_f64(timeout_seconds.min(3600.0));
-                py.detach(|| inner.book.wait(timeout))
+                py.detach(|| inner.leases.wait(timeout))
             }
             ready => ready,
         };
@@ -395,57 +398,57 @@ impl Ring {
 
     /// The plan's tasks, as its words, and its chunks.
     fn planned<'py>(&self, py: Python<'py>) -> Planned<'py> {
-        let plan = &self.inner.book.plan;
+        let plan = &self.inner.leases.plan;
         let chunks = chunks::array(py, plan.table.chunks().to_vec());
         (PyArray1::from_vec(py, plan.task_words()), chunks)
     }
 
     /// Blocks that can be received without waiting.
     fn ready_blocks(&self) -> u64 {
-        self.inner.book.ready_blocks()
+        self.inner.leases.ready_blocks()
     }
 
     /// The consumer that has to give blocks back before readers can go on; None: they can.
     fn waits_for(&self) -> Option<usize> {
-        self.inner.book.waits_for(&self.inner.book.state())
+        self.inner.leases.waits_for(&self.inner.leases.state())
     }
 
     /// Blocks received so far, blocks of the whole stream (None when endless).
     fn progress(&self) -> (u64, Option<u64>) {
-        let total = self.inner.book.total_blocks();
+        let total = self.inner.leases.total_blocks();
         (
-            self.inner.book.state().next_block,
+            self.inner.leases.state().next_block,
             (total != ENDLESS).then_some(total),
         )
     }
 
     /// Blocks that the user holds: (first row, end row, seconds since it was lent), oldest first.
     fn held(&self) -> Vec<(u64, u64, f64)> {
-        let held = self.inner.book.held().into_iter();
+        let held = self.inner.leases.held().into_iter();
         held.map(|(begin, end, since)| (begin, end, since.elapsed().as_secs_f64()))
             .collect()
     }
 
     /// Address and bytes of each mapping in which blocks lie.
     fn memory(&self) -> Vec<(usize, usize)> {
-        let tapes = &self.inner.book.maps.tapes;
+        let tapes = &self.inner.leases.maps.tapes;
         let place = |tape: &Mapping| (tape.base() as usize, tape.len());
         tapes.iter().map(place).collect()
     }
 
     /// End the stream: readers stop, waiting receivers return CLOSED. Lent blocks stay valid.
     fn close(&self) {
-        self.inner.book.close();
+        self.inner.leases.close();
         *self.fds.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
     /// Why the oldest unpublished task failed: (kind, filter, detail, task, chunk, expected, got,
     /// text), or None.
     fn failure(&self) -> Option<Failure> {
-        let book = &self.inner.book;
-        let task = book.state().frontier;
-        (0..book.plan.n_readers())
-            .filter_map(|reader| book.maps.control.record(reader).failure())
+        let leases = &self.inner.leases;
+        let task = leases.state().frontier;
+        (0..leases.plan.n_readers())
+            .filter_map(|reader| leases.maps.control.record(reader).failure())
             .find(|failure| failure.3 == task)
     }
 
@@ -453,15 +456,15 @@ impl Ring {
     /// offset, stored size) or None). `chunk` is the plan's number, by default the task's first.
     #[pyo3(signature = (task, chunk = None))]
     fn address(&self, task: u64, chunk: Option<u64>) -> (u32, u64, u64, Option<(u64, u64, u64)>) {
-        self.inner.book.plan.address(task, chunk)
+        self.inner.leases.plan.address(task, chunk)
     }
 
     /// Tasks that a reader has claimed and not published, the one in hand first.
     fn claimed(&self, reader: usize) -> Vec<u64> {
-        let mut tasks = self.inner.book.maps.control.inherited(reader);
+        let mut tasks = self.inner.leases.maps.control.inherited(reader);
         let current = self
             .inner
-            .book
+            .leases
             .maps
             .control
             .record(reader)
@@ -476,19 +479,19 @@ impl Ring {
     /// A reader inside a library: (pid, since when in ns of the monotonic clock or 0, its chunk's
     /// number in the grid + 1 or 0).
     fn inside(&self, reader: usize) -> PyResult<(u32, u64, u64)> {
-        if reader >= self.inner.book.plan.n_readers() {
+        if reader >= self.inner.leases.plan.n_readers() {
             return Err(PyValueError::new_err("no such reader"));
         }
-        Ok(self.inner.book.maps.control.record(reader).inside())
+        Ok(self.inner.leases.maps.control.record(reader).inside())
     }
 
     /// A reader's own account: (state, pid, tasks, chunks, library tasks, fetches, fetched bytes,
     /// decoded bytes, open ns, fetch ns, decode ns, wait ns).
     fn counters(&self, reader: usize) -> PyResult<[u64; 12]> {
-        if reader >= self.inner.book.plan.n_readers() {
+        if reader >= self.inner.leases.plan.n_readers() {
             return Err(PyValueError::new_err("no such reader"));
         }
-        let account = self.inner.book.maps.control.record(reader).account();
+        let account = self.inner.leases.maps.control.record(reader).account();
         Ok(std::array::from_fn(|at| account[at]))
     }
 }

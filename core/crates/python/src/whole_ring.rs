@@ -93,21 +93,21 @@ pub fn whole_ring(
             return None;
         }
         let maps = ring_for(&plan).ok()?;
-        let book = Leases::new(plan, maps, 0).ok()?;
+        let leases = Leases::new(plan, maps, 0).ok()?;
         if !here {
-            let of_plan = sealed_memfd(c"multitables-plan", book.plan.bytes()).ok()?;
-            return Some((book, Some(of_plan)));
+            let of_plan = sealed_memfd(c"multitables-plan", leases.plan.bytes()).ok()?;
+            return Some((leases, Some(of_plan)));
         }
-        let is_read = read_here(&book) && book.ready_blocks() == book.total_blocks();
-        is_read.then_some((book, None))
+        let is_read = read_here(&leases) && leases.ready_blocks() == leases.total_blocks();
+        is_read.then_some((leases, None))
     });
-    let Some((book, of_plan)) = made else {
+    let Some((leases, of_plan)) = made else {
         return Ok(None);
     };
     let row_shape = row_shape.into_iter().map(|n| n as npy_intp).collect();
-    let views = known(vec![(dtype, row_shape)], &book.plan)?;
+    let views = known(vec![(dtype, row_shape)], &leases.plan)?;
     let n_threads = if here { 0 } else { n_readers };
-    Ok(Some((Ring::plain(book, views, of_plan), size, n_threads)))
+    Ok(Some((Ring::plain(leases, views, of_plan), size, n_threads)))
 }
 
 /// Where some of the stored bytes lie: in some of the chunks, or at several places of the only one.

@@ -80,7 +80,7 @@ pub(super) fn stream(
         None => reader.run(&mut none),
     }));
     let end = ran.unwrap_or_else(|panic| {
-        // Whatever was in hand is lost; set_error it, so that the parent hears of it.
+        // What was in hand is lost. A record says so, for the parent to read.
         let current = record.current.load(Relaxed);
         let tasks = ring.control.inherited(me);
         let set_error = if current > 0 {

@@ -30,11 +30,11 @@ pub struct Arena {
     fd: OwnedFd,
     map: Arc<Mapping>,
     mark: ForkMark,
-    book: Mutex<Book>,
+    regions: Mutex<Regions>,
 }
 
 /// What is free: first byte -> bytes, neighbours joined.
-struct Book {
+struct Regions {
     free: BTreeMap<usize, usize>,
     used_bytes: usize,
     /// Regions that have gone, with their pages: first byte and bytes, the oldest first.
@@ -59,7 +59,7 @@ pub fn shared(len: usize) -> io::Result<Arc<Arena>> {
 pub fn release() {
     let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(arena) = shared.as_ref().filter(|arena| arena.is_mine()) {
-        arena.give_kept_back(&mut arena.book());
+        arena.give_kept_back(&mut arena.regions());
         if Arc::strong_count(arena) == 1 {
             *shared = None;
         }
@@ -78,7 +78,7 @@ impl Arena {
                         fd,
                         map: Arc::new(map),
                         mark: ForkMark::new()?,
-                        book: Mutex::new(Book {
+                        regions: Mutex::new(Regions {
                             free: BTreeMap::from([(0, len)]),
                             used_bytes: 0,
                             kept: Vec::new(),
@@ -106,48 +106,48 @@ impl Arena {
 
     /// Bytes of all regions.
     pub fn used_bytes(&self) -> usize {
-        self.book().used_bytes
+        self.regions().used_bytes
     }
 
-    fn book(&self) -> MutexGuard<'_, Book> {
-        self.book.lock().unwrap_or_else(PoisonError::into_inner)
+    fn regions(&self) -> MutexGuard<'_, Regions> {
+        self.regions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Take a region of `len` bytes, rounded up to whole pages.
     pub fn take(self: &Arc<Arena>, len: usize) -> io::Result<Region> {
         let len = whole_pages(len.max(1))?;
-        let mut book = self.book();
+        let mut regions = self.regions();
         let region = |at| Region {
             arena: self.clone(),
             at,
             len,
         };
-        if let Some(at) = book.take_kept(len) {
+        if let Some(at) = regions.take_kept(len) {
             return Ok(region(at));
         }
-        let mut at = book.take(len);
+        let mut at = regions.take(len);
         if at.is_none() {
-            self.give_kept_back(&mut book);
-            at = book.take(len);
+            self.give_kept_back(&mut regions);
+            at = regions.take(len);
         }
-        drop(book);
+        drop(regions);
         let region = region(at.ok_or_else(no_memory)?);
         if reserve(self.fd(), region.at, len).is_err() {
-            self.give_kept_back(&mut self.book());
+            self.give_kept_back(&mut self.regions());
             reserve(self.fd(), region.at, len)?;
         }
         Ok(region)
     }
 
-    fn give_kept_back(&self, book: &mut Book) {
-        for (at, len) in std::mem::take(&mut book.kept) {
+    fn give_kept_back(&self, regions: &mut Regions) {
+        for (at, len) in std::mem::take(&mut regions.kept) {
             give_pages_back(self.fd(), at, len);
-            book.give(at, len);
+            regions.give(at, len);
         }
     }
 }
 
-impl Book {
+impl Regions {
     fn take(&mut self, len: usize) -> Option<usize> {
         let (&at, &free) = self.free.iter().find(|&(_, &free)| free >= len)?;
         self.free.remove(&at);
@@ -233,17 +233,17 @@ impl Drop for Region {
         if self.arena.is_mine() {
             let arena = &self.arena;
             let most = KEPT_BYTES.min((available_bytes() / KEPT_PART) as usize);
-            let mut book = arena.book();
-            book.used_bytes -= self.len;
-            book.kept.push((self.at, self.len));
-            let mut n_bytes: usize = book.kept.iter().map(|&(_, len)| len).sum();
-            while n_bytes > most || book.kept.len() > KEPT_REGIONS {
-                let (at, len) = book.kept.remove(0);
+            let mut regions = arena.regions();
+            regions.used_bytes -= self.len;
+            regions.kept.push((self.at, self.len));
+            let mut n_bytes: usize = regions.kept.iter().map(|&(_, len)| len).sum();
+            while n_bytes > most || regions.kept.len() > KEPT_REGIONS {
+                let (at, len) = regions.kept.remove(0);
                 give_pages_back(arena.fd(), at, len);
-                book.give(at, len);
+                regions.give(at, len);
                 n_bytes -= len;
             }
-            drop(book);
+            drop(regions);
             idle_threads::rest_later(release);
         }
     }
@@ -294,7 +294,7 @@ mod tests {
         // SAFETY: inside the region, which was kept.
         assert_eq!((region.at(), unsafe { *region.base() }), (at, b'0'));
         drop(region);
-        arena.give_kept_back(&mut arena.book());
+        arena.give_kept_back(&mut arena.regions());
         let region = arena.take(10).unwrap();
         assert_eq!(region.at(), at);
         // SAFETY: inside the region.
