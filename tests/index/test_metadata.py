@@ -107,9 +107,9 @@ class Walk:
                 assert self.core.find(name, offset) == ("object", link[1])
                 self.object(link[1], opened)
             elif info.type == h5l.TYPE_SOFT:
-                assert link == ("soft", told.links.get_val(name))
+                assert link == ("soft", group.links.get_val(name))
             else:
-                assert link == ("external", *told.links.get_val(name))
+                assert link == ("external", *group.links.get_val(name))
 
     def dataset(self, offset: int, told: Any) -> None:
         dataset, space = self.core.dataset(offset), told.get_space()

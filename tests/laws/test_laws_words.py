@@ -42,6 +42,7 @@ STILL = {
     "core": (73, 2, 7, 68, 53, 0, 34),
 }
 
+
 def uses(text: str) -> list[int]:
     """How often a text has each of the words; those of names count one by one."""
     split = re.sub(r"([a-z])([A-Z])", r"\1 \2", text).replace("_", " ")

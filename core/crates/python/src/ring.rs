@@ -85,12 +85,10 @@ impl Lease {
         let this = lease.get();
         let inner = &this.inner;
         let view = &inner.views[tape];
-        let (begin, end) = inner.leases.block_rows(this.block);
-        let (map, tape) = (
-            &inner.leases.maps.tapes[tape],
-            &inner.leases.plan.tapes[tape],
-        );
-        let of_tape = inner.leases.plan.rows(tape, begin..end);
+        let leases = &inner.leases;
+        let (begin, end) = leases.block_rows(this.block);
+        let (map, tape) = (&leases.maps.tapes[tape], &leases.plan.tapes[tape]);
+        let of_tape = leases.plan.rows(tape, begin..end);
         let n_rows = of_tape.end - of_tape.start;
         // SAFETY: the lease holds these rows: they are published and not given back.
         let mut rows = unsafe { tape_rows(map, tape, of_tape.start, n_rows) };
@@ -148,15 +146,11 @@ impl Guard {
     /// Rows `(first, end)` of this block, counted from the start of the stream.
     #[getter]
     fn rows(&self, py: Python<'_>) -> PyResult<(u64, u64)> {
-        match &self.lease {
-            Some(lease) => {
-                let lease = lease.bind(py).get();
-                let (begin, end) = lease.inner.leases.block_rows(lease.block);
-                let first = lease.inner.first_row;
-                Ok((first + begin, first + end))
-            }
-            None => Err(closed_error(py)),
-        }
+        let lease = self.lease.as_ref().ok_or_else(|| closed_error(py))?;
+        let lease = lease.bind(py).get();
+        let (begin, end) = lease.inner.leases.block_rows(lease.block);
+        let first = lease.inner.first_row;
+        Ok((first + begin, first + end))
     }
 }
 
