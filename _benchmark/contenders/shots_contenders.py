@@ -74,7 +74,8 @@ def items_of(filename: str, by: int) -> Items:
                 path = f"/shots/{shot}/signals/{signal}"
                 groups.setdefault((shot, signal)[by], []).append(path)
         for key, paths in groups.items():
-            scales = {scale for path in paths for scale in file[path].dims[0].values()}
+            several = (scale for path in paths for scale in file[path].dims[0].values())
+            scales = dict.fromkeys(several)  # in order
             named = [(path, file[path]) for path in paths]
             named += [(f"{key} {names[scale]}", scale) for scale in scales]
             for name, dataset in named:
