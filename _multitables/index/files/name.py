@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator
-from typing import Any, TypeAlias, cast
+from typing import Any, TypeAlias, TypeGuard, cast
 
 from _multitables.errors import OptionsError
 from _multitables.index.saved.places import is_manifest
@@ -32,6 +32,11 @@ def check_letters(name: Any) -> None:
             option="filename",
             got=name,
         )
+
+
+def is_name(given: object) -> TypeGuard[Filename]:
+    """Whether something names a file, and is none that is open, which may have a path, too."""
+    return isinstance(given, NAME) and not isinstance(getattr(given, "filename", None), NAME)
 
 
 def is_list(given: object) -> bool:
@@ -62,7 +67,7 @@ def not_a_name(given: Any) -> OptionsError:
 
 def check_one_file(filename: object, who: str, takes_manifest: bool = False) -> None:
     """Raise `OptionsError` if anything but one name is given to what takes one file."""
-    if isinstance(filename, NAME):
+    if is_name(filename):
         check_letters(filename)
         if is_manifest(filename) and not takes_manifest:
             raise OptionsError(

@@ -18,7 +18,7 @@ import os
 from typing import Any
 
 from _multitables.errors import MissingFileError, OptionsError
-from _multitables.index.files.name import NAME, check_letters, is_list, not_a_name, without_query
+from _multitables.index.files.name import check_letters, is_list, is_name, not_a_name, without_query
 from _multitables.index.files.name_order import natural
 from _multitables.index.files.stored_objects import listed
 from _multitables.remote import client
@@ -43,7 +43,7 @@ def files_named(filename: Any, storage: StorageOptions) -> tuple[Any, StorageOpt
 
 
 def _named(filename: Any, storage: StorageOptions) -> tuple[Any, StorageOptions]:
-    if isinstance(filename, NAME):
+    if is_name(filename):
         check_letters(filename)
         if is_remote(filename):
             return _objects(str(filename), storage)
@@ -54,7 +54,7 @@ def _named(filename: Any, storage: StorageOptions) -> tuple[Any, StorageOptions]
         raise not_a_name(filename)
     found: list[str] = []
     for one in filename:
-        if not isinstance(one, NAME):
+        if not is_name(one):
             raise not_a_name(one)
         named, storage = _named(one, storage)
         found += named if isinstance(named, list) else [os.fsdecode(named)]
