@@ -6,8 +6,8 @@ Law
    core/fuzz/corpus, is small and made here of files that h5py wrote.
 2. With a nightly Rust libFuzzer guides the inputs, under AddressSanitizer; without one the same
    bodies run over the corpus and mutations of it. Which it was is printed.
-3. An input that is a fault is kept, and its name is printed. Faults end the run with status 1;
-   where nothing can be built the status is 77.
+3. An input that is a fault is kept, and its name is printed. Faults end the run with status 1, as
+   does a body that does not compile; without Rust the status is 77.
 
 Usage: ``PYTHONPATH=tests/support python tools/fuzz.py [--seconds N] [--seed N] [TARGET ...]``: each
 target for so long; new inputs that reach more are kept beside the build, not in the repository.
@@ -107,6 +107,9 @@ def mutated(target: str, seconds: int, seed: int, kept: Path) -> int:
 
 
 def run(targets: Sequence[str], seconds: int, seed: int) -> int:
+    if shutil.which("cargo") is None:
+        print("no target can be built here: there is no cargo")
+        return NOTHING_RUNS
     folder = str(target_folder())
     if has_nightly() and cargo(
         ["+nightly"], "guided", "--features", "libfuzzer", "--target", TRIPLE,
@@ -116,8 +119,8 @@ def run(targets: Sequence[str], seconds: int, seed: int) -> int:
     elif cargo([], "mutated", CARGO_TARGET_DIR=folder):
         driver, how = mutated, "mutations only, as there is no nightly Rust"
     else:
-        print("no target can be built here")
-        return NOTHING_RUNS
+        print("the targets do not compile")
+        return 1
     print(f"fuzzing with {how}; seed {seed}", flush=True)
     kept = target_folder() / "inputs"
     # As many at a time as there are cores.

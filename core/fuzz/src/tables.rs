@@ -109,5 +109,5 @@ pub fn plan(bytes: &[u8]) {
         maps.control.move_tail(consumer, plan.end_row());
     }
     let mut library = |_: &str, _: u64, _: u64, _: &mut [u8], _: Mark<'_>| Ok(());
-    Reader::new(&plan, maps.control, &maps.tapes, 0).run(&mut library);
+    Reader::new(&plan, &maps, 0).run(&mut library);
 }
