@@ -181,6 +181,7 @@
 #       host.py              the process that hosts the readers
 #     ragged/                rows of different lengths
 #       ragged_block.py      the public RaggedBlock, and what other libraries make of it
+#       open_blocks.py       whether rows have one size, and what is opened then
 #       open_rows.py         paths -> where rows lie, read and checked
 #       open_samples.py      the same of samples that are not rows
 #       rows_of_requests.py  requests for ragged rows, and the block of their results

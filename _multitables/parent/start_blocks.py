@@ -4,20 +4,18 @@ Law
 ---
 1. Which kind of stream it is, is decided here alone.
 2. What streams ragged rows and versions is imported when it is first needed.
-3. Rows are taken to have one size; where they have not, the refusal says so, and they are ragged.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from _multitables.errors import OptionsError, UnsupportedDatasetError
+from _multitables.errors import OptionsError
+from _multitables.parent.ragged.open_blocks import open_blocks
 from _multitables.parent.readers.reader_pool import ReaderPool
 from _multitables.parent.stream.open_stream import (
     DataSpec,
     Opened,
-    open_data,
-    refuse_ragged,
     start_stream,
 )
 from _multitables.parent.stream.stream_queue import StreamQueue
@@ -69,16 +67,14 @@ def start_blocks(
         )
         return plan, size
 
-    try:
-        refuse_ragged(spec.path)
-        stream = None if tail_only else whole_stream(pool, spec, wanted)
-        if stream is not None:
-            return stream
-        return start_stream(pool, wanted.n_procs, lambda: open_data(spec), planned)
-    except UnsupportedDatasetError as refusal:
-        from _multitables.parent.ragged.open_rows import open_rows
+    stream = None if tail_only else whole_stream(pool, spec, wanted)
+    if stream is not None:
+        return stream
+    with pool.starting(wanted.n_procs) as readers:
+        opened = open_blocks(spec)
+        if isinstance(opened, Opened):
+            return start_stream(pool, wanted.n_procs, opened, planned, readers)
         from _multitables.parent.ragged.start_rows import start_rows, stream_plan
 
-        opened = open_rows(spec, refusal)
         plan = stream_plan(opened, wanted, tail_only)
-        return start_rows(pool, wanted.n_procs.count, spec, opened, plan)
+        return start_rows(pool, wanted.n_procs.count, spec, opened, plan, readers)

@@ -40,6 +40,12 @@ class DescribedDataset(NamedTuple):
             return dims
         raise hdf5_errors.no_dims(self.place.file.filename, self.place.path, is_null)
 
+    @property
+    def is_ragged(self) -> bool:
+        """Whether each row has a length of its own."""
+        is_any = self.datatype.kind in ("sequence", "variable_string")
+        return is_any and len(self.stored.dims) == 1 and not self.stored.is_null
+
 
 class StoredField(NamedTuple):
     """A dataset, or a column of it, that lies in one file."""

@@ -179,6 +179,8 @@ class Source:
             return None
         with place.errors_named():
             dataset = self._dataset(place)
+            if dataset.is_ragged:
+                return None
             part = field_type_in(dataset, field)
         return StoredField(dataset, part) if part.element.direct else None
 
@@ -206,6 +208,11 @@ class Source:
         is_table = index.dtype.names is not None and len(index.shape) == 1
         return "table" if is_table else "array", index
 
+    def is_ragged(self, place: Place) -> bool:
+        """Whether each row of the dataset at a place has a length of its own."""
+        with place.errors_named():
+            return place.offset != UNKNOWN and self._dataset(place).is_ragged
+
     def variable(self, place: Place) -> tuple[ChunkIndex, ChunkIndex | None] | None:
         """Index the dataset at a place whose rows have any length; None: they have one size.
 
@@ -223,10 +230,10 @@ class Source:
         """
         with place.errors_named():
             dataset = self._dataset(place)
-            kind = dataset.datatype.kind
-            if kind not in ("sequence", "variable_string") or len(dataset.dims) != 1:
+            if not dataset.is_ragged:
                 return None
-            atoms = self._ragged(dataset) if kind == "sequence" else None
+            is_text = dataset.datatype.kind == "variable_string"
+            atoms = None if is_text else self._ragged(dataset)
             if atoms is not None:
                 element = element_type(dataset.datatype.base, dataset.pytables)
                 if reason := element.oddness:

@@ -14,15 +14,16 @@ from __future__ import annotations
 import threading
 from dataclasses import dataclass, replace
 
-from _multitables.errors import CorruptChunkError, UnsupportedDatasetError
+from _multitables.errors import CorruptChunkError
 from _multitables.parent.batches.damage_book import DamageBook
 from _multitables.parent.node.place import NodePlace
 from _multitables.parent.node.shared_readers import SharedReaders
-from _multitables.parent.ragged.open_rows import OpenedRows, open_rows
+from _multitables.parent.ragged.open_blocks import open_blocks
+from _multitables.parent.ragged.open_rows import OpenedRows
 from _multitables.parent.ragged.ragged_queue import RaggedQueue
 from _multitables.parent.ragged.start_rows import batch_plan, check_options, start_rows
 from _multitables.parent.readers.reader_pool import ReaderPool
-from _multitables.parent.stream.open_stream import DataSpec, Opened, open_data, start_stream
+from _multitables.parent.stream.open_stream import DataSpec, Opened, start_stream
 from _multitables.parent.stream.stream_queue import StreamQueue
 from _multitables.plan.batch_plan import plan_batches
 from _multitables.plan.checkpoint import Position
@@ -118,12 +119,10 @@ class EpochStreams:
 
             check_options(self.wanted)
             return open_samples(self._spec, self._spec.sample, self.wanted.seed)
-        try:
-            return open_data(self._spec)
-        except UnsupportedDatasetError as refusal:
-            opened = open_rows(self._spec, refusal)
+        opened = open_blocks(self._spec)
+        if isinstance(opened, OpenedRows):
             check_options(self.wanted)
-            return opened
+        return opened
 
     @property
     def samples(self) -> Samples | None:
@@ -196,7 +195,7 @@ class EpochStreams:
             encoded = values.encode(what)
             share = self._shared.start
             return share(n_readers, encoded, opened, lambda: (*planned(opened, n_readers), None))[0]
-        return start_stream(self._pool, wanted.n_procs, lambda: opened, planned)
+        return start_stream(self._pool, wanted.n_procs, opened, planned)
 
     def pass_by(self, run: EpochRun) -> None:
         """Leave a run to the node's other ranks, if this rank gets no batch of it."""

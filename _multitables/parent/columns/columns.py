@@ -294,7 +294,7 @@ class Columns:
             known.append(keys)
             return plan, block_size
 
-        return start_stream(self._pool, wanted.n_procs, lambda: opened.opened, alone), *known[0]
+        return start_stream(self._pool, wanted.n_procs, opened.opened, alone), *known[0]
 
     def _block(
         self, stream: StreamQueue | None, rows: KeyRows, begin: int, end: int

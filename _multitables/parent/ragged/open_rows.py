@@ -84,22 +84,19 @@ class OpenedRows:
         return [entry.rows for entry in self.entries]
 
 
-def open_rows(spec: DataSpec, refusal: UnsupportedDatasetError) -> OpenedRows:
-    """Index datasets that were refused as rows of one size, and read where their rows lie.
+def open_rows(spec: DataSpec, source: Source) -> OpenedRows:
+    """Index datasets of which some have ragged rows, and read where these lie.
 
     Raises
     ------
     CorruptFileError
         Offsets or descriptors contradict the data.
     UnsupportedDatasetError, MissingDatasetError
-        As `Streamer.get_queue`; the refusal, if no rows are ragged.
+        As `Streamer.get_queue`.
     """
     structure, leaves = structure_of(spec.path)
-    with spec.file.open() as source:
-        version = of_version(source, spec.version)
-        entries = [_entry(version, leaf, spec.field) for leaf in leaves]
-    if all(entry.spans is None for entry in entries):
-        raise refusal
+    version = of_version(source, spec.version)
+    entries = [_entry(version, leaf, spec.field) for leaf in leaves]
     check_lengths([entry.rows for entry in entries])
     for option, got in (("field", spec.field), ("inner", spec.inner)):
         if got is not None:

@@ -17,6 +17,7 @@ from _multitables.parent.ragged.ragged_queue import RaggedQueue
 from _multitables.parent.random.dataset_handle import handle_of
 from _multitables.parent.random.service import Service
 from _multitables.parent.readers.reader_pool import ReaderPool
+from _multitables.parent.readers.supervisor import Readers
 from _multitables.parent.stream.open_stream import DataSpec
 from _multitables.plan.dataset_table import lead_of
 from _multitables.plan.ragged import RaggedPlan
@@ -90,7 +91,12 @@ def _plan(
 
 
 def start_rows(
-    pool: ReaderPool, n_procs: int, spec: DataSpec, opened: OpenedRows, plan: RaggedPlan
+    pool: ReaderPool,
+    n_procs: int,
+    spec: DataSpec,
+    opened: OpenedRows,
+    plan: RaggedPlan,
+    readers: Readers | None = None,
 ) -> RaggedQueue:
     """Let readers of `pool` read what a plan says."""
     needed = (plan.depth + 2) * max(plan.fetch_bytes, plan.longest_bytes)
@@ -104,7 +110,7 @@ def start_rows(
         library_timeout_seconds=None,  # the pool's readers have it
         trusted=True,  # so is what is indexed
     )
-    readers = pool.take(n_procs)
+    readers = readers or pool.take(n_procs)
     try:
         filename = opened.indexes[0].filename
         service = Service(filename, wanted, None, readers)

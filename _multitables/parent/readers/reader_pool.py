@@ -11,11 +11,13 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from _multitables.parent.readers.request_threads import RequestThreads
 from _multitables.parent.readers.supervisor import Readers
 from _multitables.parent.readers.threads import Threads
+from _multitables.plan.reader_options import ReaderCount
 
 
 class ReaderPool:
@@ -36,6 +38,20 @@ class ReaderPool:
                 if len(readers) == count and readers.mine:
                     return self._resting.pop(at)
         return Readers(count, self.library_timeout_seconds)
+
+    @contextmanager
+    def starting(self, wanted: ReaderCount) -> Iterator[Readers | None]:
+        """Start processes that are needed in any case, and end them if what follows fails.
+
+        They start while the file is indexed. None: it is not known yet who reads.
+        """
+        readers = self.take(wanted.count) if wanted.threads is False else None
+        try:
+            yield readers
+        except BaseException:
+            if readers is not None:
+                readers.stop()
+            raise
 
     def give_back(self) -> Callable[[Readers | Threads | RequestThreads, bool], None]:
         """Return what a stream does with its readers at its end, without holding the pool."""

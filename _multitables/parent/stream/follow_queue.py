@@ -209,7 +209,7 @@ class FollowQueue(StreamQueue):
 
         self._firm, self._waits_since = self._data.firm, None
         self._stream = start_stream(
-            self._pool, self._wanted.n_procs, lambda: opened, planned, first
+            self._pool, self._wanted.n_procs, opened, planned, first_row=first
         )
         if self._is_closed:  # by another thread meanwhile
             self._leave()

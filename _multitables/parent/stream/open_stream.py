@@ -103,11 +103,16 @@ class Opened:
 def open_data(spec: DataSpec, *, grows: bool = False) -> Opened:
     """Index the datasets that `spec.path` names; while others write them with `grows`."""
     refuse_ragged(spec.path)
-    structure, paths = structure_of(spec.path)
     with spec.file.open(grows=grows) as source:
-        version = of_version(source, spec.version)
-        indexes, missing = index_all(version, [(path, spec.field) for path in paths])
-        opened = opened_of(spec, source, structure, indexes, grows=grows)
+        return data_in(spec, source, grows=grows)
+
+
+def data_in(spec: DataSpec, source: Source, *, grows: bool = False) -> Opened:
+    """Index the datasets of a file that is open; see `open_data`."""
+    structure, paths = structure_of(spec.path)
+    version = of_version(source, spec.version)
+    indexes, missing = index_all(version, [(path, spec.field) for path in paths])
+    opened = opened_of(spec, source, structure, indexes, grows=grows)
     warn_of_missing(missing)
     opened = replace(opened, missing_files=missing)
     if not grows:
@@ -155,8 +160,9 @@ def refuse_ragged(path: Paths) -> None:
 def start_stream(
     pool: ReaderPool,
     wanted: ReaderCount,
-    opened: Callable[[], Opened],
+    opened: Opened,
     planned: Callable[[Opened, int], tuple[ReadPlan, int]],
+    readers: Readers | Threads | None = None,
     first_row: int = 0,
     made: Callable[..., StreamQueue] = StreamQueue,
 ) -> StreamQueue:
@@ -164,34 +170,28 @@ def start_stream(
 
     Parameters
     ----------
-    opened : callable
-        Opens the data. Called after the readers were started, if they are processes in any case,
-        so that they start while the file is indexed.
     planned : callable
         Returns the plan for what was opened and a number of readers, and the rows of a block.
+    readers : optional
+        Those that start already. Default: as many as are wanted, or threads.
     first_row : int
         Rows that streams before this one delivered, where guards go on counting them.
     made : callable
         Makes the queue.
     """
-    readers: Readers | Threads | None = None
-    if wanted.threads is False:
-        readers = pool.take(wanted.count)
+    if readers is None:
+        waits = opened.direct or opened.turnstile
+        readers = readers_for(pool, opened.indexes, waits, wanted)
     try:
-        data = opened()
-        if readers is None:
-            waits = data.direct or data.turnstile
-            readers = readers_for(pool, data.indexes, waits, wanted)
-        plan, block_size = planned(data, len(readers))
+        plan, block_size = planned(opened, len(readers))
         warn_of_slow_filters(plan, READERS_FILTERS)
-        ring = made_ring(encoded_plan(plan, data), plan, data, first_row)
+        ring = made_ring(encoded_plan(plan, opened), plan, opened, first_row)
         readers.assign(ring)
         stream = made(ring, readers, plan, block_size, partial(pool.give_back(), readers))
-        stream.missing_files = data.missing_files
+        stream.missing_files = opened.missing_files
         return stream
     except BaseException:
-        if readers is not None:
-            readers.stop()
+        readers.stop()
         raise
 
 

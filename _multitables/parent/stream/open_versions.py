@@ -14,6 +14,7 @@ from _multitables.errors import UnsupportedDatasetError
 from _multitables.index.types.plugins import READERS_FILTERS
 from _multitables.index.versions.sources import of_versions, stored_chunks
 from _multitables.parent.readers.reader_pool import ReaderPool
+from _multitables.parent.readers.supervisor import Readers
 from _multitables.parent.stream.open_stream import DataSpec, Opened, opened_of, start_stream
 from _multitables.parent.stream.stream_queue import StreamQueue
 from _multitables.parent.stream.versions_queue import VersionsQueue
@@ -26,14 +27,19 @@ from _multitables.tree import Structure, one_path
 
 def start_versions(pool: ReaderPool, spec: DataSpec, wanted: StreamOptions) -> StreamQueue:
     """Stream several versions of the dataset that `spec.path` names, as `wanted` says."""
-    found: list[Any] = []
+    with pool.starting(wanted.n_procs) as readers:
+        return _started(pool, wanted, readers, *open_versions(spec, wanted.version))
 
-    def opened() -> Opened:
-        data, *found[:] = open_versions(spec, wanted.version)
-        return data
 
+def _started(
+    pool: ReaderPool,
+    wanted: StreamOptions,
+    readers: Readers | None,
+    opened: Opened,
+    shared: SharedChunks,
+    names: list[str],
+) -> StreamQueue:
     def planned(opened: Opened, n_readers: int) -> tuple[ReadPlan, int]:
-        shared: SharedChunks = found[0]
         rows = shared.chunk_dims[0]
         least = 2 * max(shared.counts, default=0) + 2
         for read_ahead in (wanted.read_ahead, least):
@@ -51,9 +57,9 @@ def start_versions(pool: ReaderPool, spec: DataSpec, wanted: StreamOptions) -> S
         return plan, rows
 
     def made(*parts: Any) -> StreamQueue:
-        return VersionsQueue(*parts).arrange(*found)
+        return VersionsQueue(*parts).arrange(shared, names)
 
-    return start_stream(pool, wanted.n_procs, opened, planned, made=made)
+    return start_stream(pool, wanted.n_procs, opened, planned, readers, made=made)
 
 
 def open_versions(spec: DataSpec, wanted: Any) -> tuple[Opened, SharedChunks, list[str]]:
