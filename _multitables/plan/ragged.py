@@ -73,7 +73,7 @@ class Fetch:
         else:
             lengths = ends - begins
             offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
-            begins, lengths = _joined(begins, lengths)
+            begins, lengths = Spans(begins, lengths).joined()
         some = lengths > 0
         return Spans(begins[some], lengths[some]), offsets
 
@@ -82,25 +82,12 @@ class Fetch:
         if isinstance(self.rows, range):
             begins = np.array([self.rows.start])
             return Spans(begins, np.array([len(self.rows)]))
-        return spans_of(self.rows)
+        return Spans.of(self.rows)
 
     @property
     def numbers(self) -> I64:
         """The rows, one by one."""
         return np.asarray(self.rows, np.int64)
-
-
-def spans_of(rows: I64) -> Spans:
-    """Return rows, in their order, as spans."""
-    return Spans(*_joined(rows, np.ones(len(rows), np.int64)))
-
-
-def _joined(begins: I64, lengths: I64) -> tuple[I64, I64]:
-    """Join spans that follow each other."""
-    if len(begins) < 2:
-        return begins, lengths
-    first = np.flatnonzero(np.concatenate([[True], begins[1:] != begins[:-1] + lengths[:-1]]))
-    return begins[first], np.add.reduceat(lengths, first)
 
 
 @dataclass(frozen=True)

@@ -26,6 +26,8 @@ from _multitables.select.selection import Spans
 #: Points that stand for axes in another order, and runs in an element, at most.
 MAX_POINTS = 1 << 20
 MAX_RUNS = 1 << 16
+#: Shorter lists of indices stay what they are.
+MIN_LISTED = 16
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -73,10 +75,18 @@ def hyperslab_of(view: View) -> Hyperslab:
     k, points, remaining = _points(view, outer)
     by_source = {axis.along[0][0]: axis.along[0][1] for axis in remaining}
     places = tuple(
-        by_source[source] if source in by_source else Range(view.fixed[source], 1, 1)
+        _shortest(by_source[source]) if source in by_source else Range(view.fixed[source], 1, 1)
         for source in range(k, view.n_dims)
     )
     return Hyperslab(view.field, k, points, places, runs, element_bytes, shape, view.dtype)
+
+
+def _shortest(indices: Indices) -> Indices | Spans:
+    """Return a list as spans where it has few: windows, which are copied whole."""
+    if isinstance(indices, Range) or len(indices) < MIN_LISTED:
+        return indices
+    spans = Spans.of(indices)
+    return spans if 2 * len(spans.begins) <= len(indices) else indices
 
 
 def _is_outer(axis: Axis, n_dims: int) -> bool:

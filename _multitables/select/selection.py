@@ -109,6 +109,19 @@ class Spans(NamedTuple):
     begins: npt.NDArray[np.int64]
     lengths: npt.NDArray[np.int64]
 
+    @classmethod
+    def of(cls, rows: npt.NDArray[np.int64]) -> Spans:
+        """Return rows, in their order, as the fewest spans."""
+        return cls(rows, np.ones(len(rows), np.int64)).joined()
+
+    def joined(self) -> Spans:
+        """Return spans of which none follows the one before it."""
+        begins, lengths = self
+        if len(begins) < 2:
+            return self
+        first = np.flatnonzero(np.concatenate([[True], begins[1:] != begins[:-1] + lengths[:-1]]))
+        return Spans(begins[first], np.add.reduceat(lengths, first))
+
     @property
     def rows(self) -> npt.NDArray[np.int64]:
         """The number of each row."""

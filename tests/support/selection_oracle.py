@@ -23,7 +23,7 @@ from _multitables.select.normalize import (
     library_call,
     normalize,
 )
-from _multitables.select.selection import DatasetInfo, FieldNames, Selection
+from _multitables.select.selection import DatasetInfo, FieldNames, Selection, Spans
 
 INNER = np.dtype([("x", "<i2"), ("y", "<f4", (2,))])
 ROW = np.dtype(
@@ -56,6 +56,9 @@ def applied(array: np.ndarray, slab: Hyperslab, n_dims: int) -> bytes:
         if isinstance(indices, Range):
             start, step, count = indices
             places = np.array([start + step * i for i in range(count)], np.int64)
+        elif isinstance(indices, Spans):
+            pairs = zip(*indices, strict=True)
+            places = np.concatenate([np.arange(begin, begin + n) for begin, n in pairs])
         else:
             places = indices
         assert ((places >= 0) & (places < stored.shape[at])).all()

@@ -44,8 +44,8 @@ from _multitables.parent.random.dataset_handle import DatasetHandle
 from _multitables.parent.random.request import Request
 from _multitables.parent.random.service import AnyReaders, Service
 from _multitables.parent.titles import count, title
-from _multitables.plan.ragged import I64, Fetch, RaggedPlan, spans_of
-from _multitables.select.selection import Selection
+from _multitables.plan.ragged import I64, Fetch, RaggedPlan
+from _multitables.select.selection import Selection, Spans
 
 
 class RaggedGuard:
@@ -265,7 +265,7 @@ class RaggedQueue:
         assert entry.take is not None
         epoch = self.plan.epoch_of(fetch)
         rows, inside = entry.samples.rows(fetch.numbers, epoch, entry.take)
-        keys = [Selection(handle, (spans_of(rows.reshape(-1)),)) for handle in handles]
+        keys = [Selection(handle, (Spans.of(rows.reshape(-1)),)) for handle in handles]
         asks: list[Ask] = [_asking(self._service, key) for key in keys]
         return _Part(entry, None, asks, inside=inside)
 
