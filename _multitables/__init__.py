@@ -181,7 +181,6 @@
 #       host.py              the process that hosts the readers
 #     ragged/                rows of different lengths
 #       ragged_block.py      the public RaggedBlock, and what other libraries make of it
-#       open_blocks.py       whether rows have one size, and what is opened then
 #       open_rows.py         paths -> where rows lie, read and checked
 #       open_samples.py      the same of samples that are not rows
 #       rows_of_requests.py  requests for ragged rows, and the block of their results
@@ -255,6 +254,7 @@
 #       reading.py         their elements, by the core in this process or by a library
 #       results.py         memory for results
 #       conversion.py      elements of one dtype as elements of another
+#       clips.py           clips by their numbers
 #       views.py           views as another type, as text, of some fields
 #       dataset_id.py      their chunks, and the bytes of these
 #       ids.py             h5py's low-level view of other objects

@@ -75,15 +75,16 @@ def tf_dataset(
     batches = streamer.get_batches(path, batch_size, **options)
     skips = bool(opened_with.get("skip_missing"))
     file = KeptSource(streamer.filename, opened_with, keeps=False, skip_missing=skips)
-    spec, sample = DataSpec(file, path, options.get("field")), options.get("sample")
+    sample = options.get("sample")
     if isinstance(sample, Ranges):
         raise wrong("sample", "has samples of different lengths", sample, "Give Clips or At")
+    spec = DataSpec(file, path, options.get("field"), sample=sample)
     opened: Opened | OpenedRows
     if sample is None:
         opened = open_data(spec)
         shapes = [(index.dtype, index.row_shape) for index in opened.indexes]
     else:
-        opened = open_samples(spec, sample, 0)
+        opened = open_samples(spec)
         empty = [nothing(entry) for entry in opened.entries]
         shapes = [(one.dtype, one.shape[1:]) for one in empty]
     rows = batch_size if options.get("drop_last") else None

@@ -26,7 +26,7 @@ from _multitables.index.files.name import check_one_file
 from _multitables.index.files.names import files_named, whole_names
 from _multitables.index.joined.kept_source import KeptSource
 from _multitables.index.versions.version import VersionKey
-from _multitables.options import check_any_version, wrong
+from _multitables.options import check_any_version
 from _multitables.parent.ragged.open_rows import Entry, OpenedRows
 from _multitables.parent.ragged.open_samples import open_samples
 from _multitables.parent.ragged.rows_of_requests import Mask, as_samples
@@ -34,7 +34,7 @@ from _multitables.parent.random.dataset import VLArrayDataset
 from _multitables.parent.random.request import Request
 from _multitables.parent.random_reader import Reader
 from _multitables.parent.stream.open_stream import DataSpec, Opened, open_data
-from _multitables.plan.samples import At, Clips, Ranges, Sample, check_sample
+from _multitables.plan.samples import Sample, numbered
 from _multitables.remote.options import StorageOptions
 from _multitables.tree import Paths, Structure, structure_of
 
@@ -142,7 +142,7 @@ class TorchMapDataset(Dataset[Any]):
         self._cache_limit_bytes = cache_limit_bytes
         self._open_options = {**(open_options or {}), "storage_options": storage}
         self._version = check_any_version("version", version)
-        self._sample = _numbered(sample)
+        self._sample: Sample | None = numbered(sample)
         self._opened: Opened | OpenedRows | None = None
         #: The process, its Reader, and the datasets to index for rows.
         self._mine: tuple[int, Reader, list[Any]] | None = None
@@ -224,9 +224,10 @@ class TorchMapDataset(Dataset[Any]):
     def _indexed(self) -> Opened | OpenedRows:
         if self._opened is None:  # without readers: a DataLoader asks where nothing is read
             file = KeptSource(self._name, self._open_options, keeps=False)
-            spec = DataSpec(file, self.path, self._field, version=self._version)
-            sample = self._sample
-            self._opened = open_data(spec) if sample is None else open_samples(spec, sample, 0)
+            spec = DataSpec(
+                file, self.path, self._field, version=self._version, sample=self._sample
+            )
+            self._opened = open_data(spec) if self._sample is None else open_samples(spec)
         return self._opened
 
     def _request(self, numbers: int | list[int]) -> list[Asked]:
@@ -286,16 +287,6 @@ class TorchMapDataset(Dataset[Any]):
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_mine": None, "_opened": None}
-
-
-def _numbered(sample: Sample | None) -> At | Clips | None:
-    """Check that samples have numbers and one shape."""
-    found = check_sample("sample", sample)
-    if isinstance(found, Ranges):
-        raise wrong("sample", "has samples of different lengths", found, "Use TorchDataset")
-    if isinstance(found, Clips) and found.starts is not None:
-        raise wrong("sample", "draws its samples", found, "Leave starts out: a sampler draws them")
-    return found
 
 
 def _checked(numbers: int | list[int], n: int) -> npt.NDArray[np.int64]:

@@ -11,11 +11,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from _multitables.errors import OptionsError
-from _multitables.parent.ragged.open_blocks import open_blocks
 from _multitables.parent.readers.reader_pool import ReaderPool
 from _multitables.parent.stream.open_stream import (
     DataSpec,
     Opened,
+    data_in,
+    has_ragged,
     start_stream,
 )
 from _multitables.parent.stream.stream_queue import StreamQueue
@@ -71,10 +72,10 @@ def start_blocks(
     if stream is not None:
         return stream
     with pool.starting(wanted.n_procs) as readers:
-        opened = open_blocks(spec)
-        if isinstance(opened, Opened):
-            return start_stream(pool, wanted.n_procs, opened, planned, readers)
-        from _multitables.parent.ragged.start_rows import start_rows, stream_plan
+        with spec.file.open() as source:
+            if has_ragged(source, spec):
+                from _multitables.parent.ragged.start_rows import open_and_start
 
-        plan = stream_plan(opened, wanted, tail_only)
-        return start_rows(pool, wanted.n_procs.count, spec, opened, plan, readers)
+                return open_and_start(pool, spec, source, wanted, readers, tail_only=tail_only)
+            opened = data_in(spec, source)
+        return start_stream(pool, wanted.n_procs, opened, planned, readers)

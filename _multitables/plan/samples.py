@@ -199,6 +199,17 @@ def check_sample(name: str, value: Any) -> Sample | None:
     return sample
 
 
+def numbered(sample: Any) -> Any:
+    """Check that samples have numbers and one shape; None: each row is one."""
+    found = check_sample("sample", sample)
+    if isinstance(found, Ranges):
+        raise wrong("sample", "has samples of different lengths", found, "Give Clips or At")
+    if isinstance(found, Clips) and found.starts is not None:
+        advice = "Leave starts out, and draw numbers of clips"
+        raise wrong("sample", "draws its samples", found, advice)
+    return found
+
+
 def check_take(name: str, take: Any) -> None:
     """Raise unless offsets are whole numbers, at least one each."""
     for one in take.values() if isinstance(take, Mapping) else (take,):

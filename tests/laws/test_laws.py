@@ -112,6 +112,7 @@ OLD_PHRASES = ("so many", "is none of", "none that there", "had better", "it is 
 FRIENDS = {
     "fallback_call": {"_asdict"},
     "file": {"_file"},
+    "dataset": {"_file"},
     "process": {"_exit"},
     "relay_process": {"_exit"},
     "torch_iterable": {

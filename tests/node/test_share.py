@@ -65,13 +65,13 @@ def test_one_rank_opens_and_one_plans(rows_file: Path) -> None:
     """Each of two loops is one stream, whichever rank has planned it."""
     found = Ranks(3, {**batches(rows_file, shuffle="window", epochs=2), "loops": 2}).end()
     done = [lines[-1]["done"] for lines in found]
-    assert sum(one.get("open_blocks", 0) for one in done) == 1
+    assert sum(one.get("data_in", 0) for one in done) == 1
     assert sum(one.get("plan_batches", 0) for one in done) == 2
     rows = [row for lines in found for row in rows_of(lines)]
     assert sorted(rows) == sorted([*range(N_ROWS)] * 4)
 
 
-@pytest.mark.parametrize("name", ["open_blocks", "plan_batches"])
+@pytest.mark.parametrize("name", ["data_in", "plan_batches"])
 def test_a_rank_that_dies_while_it_plans(rows_file: Path, tmp_path: Path, name: str) -> None:
     """Another one plans then, and gets its rows."""
     found = Ranks(2, {**batches(rows_file), "die": {name: str(tmp_path / "died")}}).end()

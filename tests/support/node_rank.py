@@ -64,7 +64,7 @@ def main() -> None:
         be_impatient(wanted["stall"])
     if wanted.get("stop_planning"):
         shared_readers.made_ring = lambda *_, **__: os.kill(os.getpid(), signal.SIGSTOP)
-    for name in ("open_blocks", "plan_batches"):
+    for name in ("data_in", "plan_batches"):
         count(done, name, wanted.get("die", {}).get(name))
     streamer = multitables.Streamer(wanted["filename"])
     given = {"share": "node", **wanted["options"]}

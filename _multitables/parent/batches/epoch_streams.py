@@ -18,12 +18,17 @@ from _multitables.errors import CorruptChunkError
 from _multitables.parent.batches.damage_book import DamageBook
 from _multitables.parent.node.place import NodePlace
 from _multitables.parent.node.shared_readers import SharedReaders
-from _multitables.parent.ragged.open_blocks import open_blocks
-from _multitables.parent.ragged.open_rows import OpenedRows
+from _multitables.parent.ragged.open_rows import OpenedRows, open_rows
 from _multitables.parent.ragged.ragged_queue import RaggedQueue
 from _multitables.parent.ragged.start_rows import batch_plan, check_options, start_rows
 from _multitables.parent.readers.reader_pool import ReaderPool
-from _multitables.parent.stream.open_stream import DataSpec, Opened, start_stream
+from _multitables.parent.stream.open_stream import (
+    DataSpec,
+    Opened,
+    data_in,
+    has_ragged,
+    start_stream,
+)
 from _multitables.parent.stream.stream_queue import StreamQueue
 from _multitables.plan.batch_plan import plan_batches
 from _multitables.plan.checkpoint import Position
@@ -118,10 +123,12 @@ class EpochStreams:
             from _multitables.parent.ragged.open_samples import open_samples
 
             check_options(self.wanted)
-            return open_samples(self._spec, self._spec.sample, self.wanted.seed)
-        opened = open_blocks(self._spec)
-        if isinstance(opened, OpenedRows):
-            check_options(self.wanted)
+            return open_samples(self._spec, self.wanted.seed)
+        with self._spec.file.open() as source:
+            if not has_ragged(source, self._spec):
+                return data_in(self._spec, source)
+            opened = open_rows(self._spec, source)
+        check_options(self.wanted)
         return opened
 
     @property

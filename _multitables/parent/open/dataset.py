@@ -38,6 +38,7 @@ from _multitables.select.h5py_grammar import chunk_slices, names_and_items, step
 
 if TYPE_CHECKING:
     from _multitables.parent.batches.batches import Batches
+    from _multitables.parent.open.clips import ClipsView
     from _multitables.parent.open.dataset_id import DatasetId
     from _multitables.parent.open.dimensions import Dimensions
     from _multitables.parent.open.regions import Regions, VDSmap
@@ -456,6 +457,29 @@ class Dataset(Object, Filtered):
         from _multitables.parent.open.views import FieldsView
 
         return FieldsView(self, names, self._type.readable[1])
+
+    def clips(self, steps: int, **options: Any) -> ClipsView:
+        """Return the dataset's clips, by their numbers: ``dataset.clips(16, lengths=...)[32:64]``.
+
+        Parameters
+        ----------
+        steps : int
+            Rows of a clip.
+        **options
+            Those of `Clips`, but for ``starts``, ``draws`` and ``replace``.
+
+        Raises
+        ------
+        OptionsError
+            An option that cannot work, or no clip fits (a `ValueError`).
+        UnsupportedDatasetError
+            Rows have any length.
+        """
+        from _multitables.parent.open.clips import ClipsView
+        from _multitables.plan.samples import Clips
+
+        source, path = self.file.streamer()._file, self._handle.name(self._place)
+        return ClipsView(self, source, path, Clips(steps, **options))
 
     # ---- the fast ways
 

@@ -33,8 +33,8 @@ from _multitables.tree import Structure, structure_of
 I64 = npt.NDArray[np.int64]
 
 
-def open_samples(spec: DataSpec, sample: Sample, seed: int) -> OpenedRows:
-    """Index datasets, and find the samples in them.
+def open_samples(spec: DataSpec, seed: int = 0) -> OpenedRows:
+    """Index datasets, and find the samples of `spec` in them; `seed` draws them.
 
     Raises
     ------
@@ -47,6 +47,8 @@ def open_samples(spec: DataSpec, sample: Sample, seed: int) -> OpenedRows:
     if spec.inner is not None:
         raise wrong("inner", "cannot be given with sample", spec.inner, "Select of the batches")
     structure, paths = structure_of(spec.path)
+    sample = spec.sample
+    assert sample is not None
     named = _named(sample)
     with spec.file.open() as source:
         version = of_version(source, spec.version)

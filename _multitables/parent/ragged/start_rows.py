@@ -10,9 +10,10 @@ from __future__ import annotations
 
 from _multitables import machine, options, sizes
 from _multitables.errors import OptionsError
+from _multitables.index.datasets.source import Source
 from _multitables.index.files import device
 from _multitables.options import checked
-from _multitables.parent.ragged.open_rows import OpenedRows
+from _multitables.parent.ragged.open_rows import OpenedRows, open_rows
 from _multitables.parent.ragged.ragged_queue import RaggedQueue
 from _multitables.parent.random.dataset_handle import handle_of
 from _multitables.parent.random.service import Service
@@ -43,6 +44,21 @@ def stream_plan(opened: OpenedRows, wanted: StreamOptions, tail_only: bool = Fal
     return _plan(
         opened, order, ranges, size, laps, wanted.cyclic, wanted.n_procs.count, wanted.read_ahead
     )
+
+
+def open_and_start(
+    pool: ReaderPool,
+    spec: DataSpec,
+    source: Source,
+    wanted: StreamOptions,
+    readers: Readers | None,
+    *,
+    tail_only: bool = False,
+) -> RaggedQueue:
+    """Stream what `spec` names as `wanted` says; see `start_blocks`."""
+    opened = open_rows(spec, source)
+    plan = stream_plan(opened, wanted, tail_only)
+    return start_rows(pool, wanted.n_procs.count, spec, opened, plan, readers)
 
 
 def batch_plan(

@@ -13,11 +13,14 @@ import threading
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from _multitables.parent.readers.request_threads import RequestThreads
 from _multitables.parent.readers.supervisor import Readers
 from _multitables.parent.readers.threads import Threads
-from _multitables.plan.reader_options import ReaderCount
+
+if TYPE_CHECKING:
+    from _multitables.plan.reader_options import ReaderCount
 
 
 class ReaderPool:

@@ -29,7 +29,8 @@ from _multitables.index.chunk_index import ChunkIndex
 from _multitables.index.datasets.source import Source
 from _multitables.index.files import device
 from _multitables.index.joined.kept_source import KeptSource
-from _multitables.index.joined.source import MissingFiles, index_all
+from _multitables.index.joined.source import JoinedSource, MissingFiles, index_all
+from _multitables.index.names.dataset_names import datasets_named
 from _multitables.index.types.plugins import READERS_FILTERS
 from _multitables.index.versions.sources import of_version
 from _multitables.options import CheckedVersion
@@ -44,7 +45,7 @@ from _multitables.plan.reader_options import ReaderCount
 from _multitables.plan.ring_size import whole_pages
 from _multitables.plan.samples import Sample
 from _multitables.plan.stream_plan import ReadPlan
-from _multitables.tree import Paths, Ragged, Structure, structure_of
+from _multitables.tree import Leaf, Paths, Ragged, Structure, structure_of
 from _multitables.wire import plan_bytes
 
 
@@ -144,6 +145,25 @@ def opened_of(
         grows=grows,
         is_swmr=grows and source.files.is_swmr,
     )
+
+
+def has_ragged(source: Source, spec: DataSpec) -> bool:
+    """Whether some of the rows that `spec` names in an open file have lengths of their own.
+
+    Of datasets that are joined, and of several files, the first one says it.
+    """
+    version = of_version(source, spec.version)
+
+    def is_ragged(leaf: Leaf) -> bool:
+        if isinstance(leaf, Ragged):
+            return True
+
+        def first(one: Source) -> bool:
+            return one.is_ragged(datasets_named(one, leaf)[0])
+
+        return version.of_first(first) if isinstance(version, JoinedSource) else first(version)
+
+    return any(map(is_ragged, structure_of(spec.path)[1]))
 
 
 def refuse_ragged(path: Paths) -> None:
