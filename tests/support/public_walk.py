@@ -43,6 +43,7 @@ _NOTHING: tuple[Any, ...] = ()
 ARGUMENTS: dict[str, list[tuple[Any, ...]]] = {
     "asstr": [_NOTHING],
     "chunk_iter": [(lambda _: None,)],
+    "clips": [(2,), (1000,)],
     "fields": [("a",), (["a", "b"],)],
     "get": [("x",), ("g/x",)],
     "equal": [(None,)],
