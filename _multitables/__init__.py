@@ -115,7 +115,7 @@
 #     checkpoint.py          where training stands, as a state that can be saved
 #     ragged.py              rows of different lengths: which come together
 #     row_spans.py           where their elements lie
-#     samples.py             what a sample is where it is not a row
+#     samples.py             samples that are not rows: clips, ranges, places
 #     sample_rows.py         the rows of each sample
 #     collection.py          many datasets: which belong together, where they lie in a result
 #     item_batches.py        which items make a batch

@@ -490,7 +490,7 @@ class DamagedIndexError(Exception):
     """What is wrong with a saved index."""
 
 class SavedIndex:
-    """What is saved of a file, or of the files of a manifest; None: the file is to be asked."""
+    """What is saved of a file, or of the files of a manifest; None: then the file answers."""
 
     @staticmethod
     def read(file: Descriptor, state: tuple[int, int, int] | None = None) -> SavedIndex | None: ...

@@ -9,7 +9,7 @@ Law
 3. `pytest --examples 10` has Hypothesis draw ten times as many: minutes that CI does not have.
 4. HDF5 libraries are warmed up before the first test, so that what they keep for themselves is
    not taken for a leak. BLAS may use no threads: it ends them when a process forks, and starts
-   others in whatever test multiplies matrices next. Nor may that of children, a sixth of whose
+   others in the next test that multiplies matrices. Nor may that of children, a sixth of whose
    import of NumPy is to start them.
 """
 

@@ -236,18 +236,18 @@ class TorchMapDataset(Dataset[Any]):
             return [(reader.request(dataset[numbers]), None, None) for dataset in datasets]
         opened = self._indexed()
         assert isinstance(opened, OpenedRows)
-        asked, wanted = list[Asked](), _checked(numbers, len(self))
+        requests, wanted = list[Asked](), _checked(numbers, len(self))
         for at, entry in enumerate(opened.entries):
             assert entry.samples is not None
             assert entry.take is not None
             rows, inside = entry.samples.rows(wanted, 0, entry.take)
             request = None if entry.is_mask else reader.request(datasets[at][rows.reshape(-1)])
-            asked.append((request, entry, inside))
-        return asked
+            requests.append((request, entry, inside))
+        return requests
 
-    def _read(self, asked: list[Asked]) -> list[torch.Tensor]:
+    def _read(self, requests: list[Asked]) -> list[torch.Tensor]:
         try:
-            return [self._tensor(*one) for one in asked]
+            return [self._tensor(*one) for one in requests]
         except SubprocessException as error:
             raise crossing(error) from None
 

@@ -105,7 +105,7 @@ class ManyDatasets(StreamerBase):
             Memory of the ring of ``"full"``. Default: 512 MiB, or less where there is less.
         skip_damaged : bool, optional
             Go on behind chunks that do not decode, in place of ending with `CorruptChunkError`.
-            Their rows are left out, each chunk is told of once by a `CorruptChunkWarning`, and
+            Their rows are left out, each chunk is reported once by a `CorruptChunkWarning`, and
             `Batches.damage` names them. A batch that lacks rows is a copy, and shorter; one of
             which nothing is left does not come.
         inner : int, slice, ... or tuple of them, optional
@@ -117,8 +117,8 @@ class ManyDatasets(StreamerBase):
             is decoded once for all of them. They take turns at the batches of all their parts, and
             must ask for the same data. A rank that ends, however it does, is gone on without.
         sample : Clips, At or Ranges, optional
-            What a batch has `batch_size` of. Default: rows. Of samples that are several rows, all
-            that is said of rows above means samples; they have neither `inner`, `share` nor
+            What a batch has `batch_size` of. Default: rows. Of samples that are several rows, the
+            options above count samples where they say rows; they have neither `inner`, `share` nor
             `skip_damaged`.
 
         Returns
@@ -218,7 +218,7 @@ class ManyDatasets(StreamerBase):
             large.
         skip_damaged : bool, optional
             Go on without datasets that do not decode: they are missing in their item, are named in
-            ``item.damaged``, and each is told of once by a `CorruptChunkWarning`.
+            ``item.damaged``, and each is reported once by a `CorruptChunkWarning`.
         share : {"node"}, optional
             Scales that items share are read by one rank of a node for all, as far as memory allows.
             Each item is of one rank in any case.

@@ -4,7 +4,7 @@ Law
 ---
 1. Pure: what the user says of samples and how many rows there are in, rows out. Samples have
    numbers, in the order in which they begin; orders, ranks and states know these alone.
-2. What is drawn is a function of seed, epoch and number, the same on every machine. Rows are made
+2. Draws are a function of seed, epoch and number, the same on every machine. Rows are made
    for the samples that are named, never for all.
 3. No clip reaches over the end of a segment.
 """
@@ -32,7 +32,7 @@ I64 = npt.NDArray[np.int64]
 #: Of SplitMix64 (Steele, Lea and Flood, 2014).
 GAMMA, MIX = 0x9E3779B97F4A7C15, (0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
 WORD = (1 << 64) - 1
-#: What else is drawn of one seed has another number.
+#: Each kind of draw of one seed has a number of its own.
 STRIDES, CHOICES, SEGMENTS = range(3)
 
 
@@ -107,7 +107,7 @@ class Samples:
 
     @property
     def pad(self) -> Any:
-        """What stands in the place of rows outside a segment; None: there are none."""
+        """The value in the place of rows outside a segment; None: clips have no such rows."""
         return self.of.pad if isinstance(self.of, Clips) else None
 
     def rows(
@@ -212,7 +212,7 @@ def clips(
     Raises
     ------
     OptionsError
-        There are none, or fewer than are drawn.
+        The data has no clip, or fewer than are drawn.
     """
     low = min(0, *(int(one.min()) for one in takes)) * of.strides[1]
     high = max(0, *(int(one.max()) for one in takes)) * of.strides[1]

@@ -1,4 +1,4 @@
-"""What a sample is where it is not a row: a clip, a range of rows, rows at given places.
+"""Samples that are not rows: clips, ranges of rows, rows at given places.
 
 Law
 ---

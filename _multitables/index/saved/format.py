@@ -30,7 +30,7 @@ VERSION, MANIFEST = 3, 4
 HEADS = {VERSION: struct.Struct("<8sII15Q"), MANIFEST: struct.Struct("<8sII17Q")}
 HEAD = HEADS[VERSION]
 CHECKED_FROM = 16  # of the head
-#: No creation order, no address; no value: the file itself must be asked.
+#: No creation order, no address; no value: the file itself answers.
 NO_NUMBER, NO_VALUE = 2**64 - 1, 2**32 - 1
 CHUNK_COLUMNS = {name: CHUNK[name] for name in (CHUNK.names or ())[:4]}
 

@@ -2,7 +2,7 @@
 
 Law
 ---
-1. The face is `_core.MetadataFile`'s. What is not saved is asked of the file itself.
+1. The face is `_core.MetadataFile`'s. The file itself answers what is not saved.
 2. A damaged index is left with a warning; from then on the file answers everything.
 """
 

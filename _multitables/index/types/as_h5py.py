@@ -2,7 +2,7 @@
 
 Law
 ---
-1. h5py is never imported: its class is looked up in ``sys.modules`` when somebody asks for it.
+1. h5py is never imported: its class is looked up in ``sys.modules`` when a program asks for it.
 2. ``type(x)`` is our class, and so is what is copied or unpickled. h5py's compiled functions look
    at the type itself, and refuse our objects with a `TypeError`.
 3. anndata chooses its readers by ``type(x)``. Once it is imported, those of h5py's classes are

@@ -2,8 +2,8 @@
 
 Law
 ---
-1. What a clip is, and which rows it has, is said by plan/samples.py and plan/sample_rows.py alone.
-2. All clips that are asked for at once are one read of the dataset.
+1. plan/samples.py and plan/sample_rows.py alone say which rows a clip has.
+2. One read of the dataset serves all clips of a key.
 """
 
 from __future__ import annotations

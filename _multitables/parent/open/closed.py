@@ -7,8 +7,8 @@ Law
    was opened is not kept, as a second change might have the same times.
 2. What leads to other files is not kept: virtual datasets, external links, external data.
 3. At most `FILES` are kept, with `CACHE_BYTES` of decoded chunks; the oldest go first. A thread
-   drops those that nobody opened for `SECONDS`, and ends when none is left. `release_memory` drops
-   all.
+   drops those that no program opened for `SECONDS`, and ends with the last one. `release_memory`
+   drops all.
 4. Nothing here waits for a lock, as files are closed while garbage is collected and processes fork.
    A forked child forgets what is kept.
 """
@@ -139,7 +139,7 @@ def _locked() -> _thread.LockType:
     return lock
 
 
-_wakes = _locked()  # the thread waits until somebody releases it
+_wakes = _locked()  # the thread waits until it is released
 _is_timed = False
 machine.RELEASES.append(release)
 os.register_at_fork(after_in_child=_begin_in_fork)

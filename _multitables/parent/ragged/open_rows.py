@@ -56,7 +56,7 @@ class Entry:
     #: Of samples that are several rows: which, and their offsets from where a sample begins.
     samples: Samples | None = None
     take: npt.NDArray[np.int64] | None = None
-    #: What is delivered is which rows are not padding.
+    #: It delivers which rows are not padding.
     is_mask: bool = False
 
     @property

@@ -39,7 +39,7 @@ def open_samples(spec: DataSpec, seed: int = 0) -> OpenedRows:
     Raises
     ------
     OptionsError
-        Samples lie outside the data, or there is none.
+        Samples lie outside the data, or the data has no sample.
     MissingDatasetError, UnsupportedDatasetError, ...
         As `Streamer.get_queue`.
     """

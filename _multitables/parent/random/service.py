@@ -384,7 +384,7 @@ class Service:
                 readers.start()
 
     def begin(self) -> None:
-        """Let threads answer what nobody waits for."""
+        """Let threads answer requests for which no thread of the program waits."""
         if isinstance(self.readers, RequestThreads):
             self.readers.start()
 

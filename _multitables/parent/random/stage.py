@@ -31,7 +31,7 @@ class User(Protocol):
         """False in a process that was forked from the one that made it."""
 
     def glance(self) -> None:
-        """Let requests go on that nobody waits for."""
+        """Let requests go on for which no thread of the program waits."""
 
 
 #: Those of this process, one of which has the request of a stage that is in use.

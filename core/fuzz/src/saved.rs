@@ -1,4 +1,4 @@
-//! A saved index, of one file or of many, asked all that there is to ask.
+//! A saved index, of one file or of many, with every question that it answers.
 //!
 //! Law: each question has an answer or an error, for any bytes.
 //!

@@ -41,7 +41,7 @@ const FREE_BYTES: u128 = 1 << 20;
 /// Bytes that are read at once.
 const WINDOW_BYTES: usize = 64 << 10;
 
-/// No creation order, no address; no value: the file itself must be asked.
+/// No creation order, no address; no value: the file itself answers.
 pub const NO_NUMBER: u64 = u64::MAX;
 pub const NO_VALUE: u32 = u32::MAX;
 

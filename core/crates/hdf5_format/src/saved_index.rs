@@ -27,7 +27,7 @@ use super::survey::{Kind, Survey};
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
-/// None: the file itself is to be asked.
+/// None: the file itself answers.
 pub type Answer<T> = Result<Option<T>>;
 
 /// Where a path leads.

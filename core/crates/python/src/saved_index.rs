@@ -1,7 +1,7 @@
 //! A saved index, as Python asks it.
 //!
 //! Law:
-//! 1. It answers as `MetadataFile` does, or with None: the file is to be asked.
+//! 1. It answers as `MetadataFile` does, or with None: then the file answers.
 //! 2. A `DamagedIndexError` says what is wrong with it.
 
 use super::chunks::{self, ChunkRecord};

@@ -287,7 +287,7 @@ fn a_file_that_changed_is_not_read() {
     assert_eq!(kind, error_kind::CHANGED);
 }
 
-/// Of a sparse ring a reader makes the pages of its rows; that there are none is no SIGBUS.
+/// Of a sparse ring a reader makes the pages of its rows; a shortage of them is no SIGBUS.
 #[test]
 fn pages_that_cannot_be_made_fail_their_task() {
     let (plan, file) = honest("pages", &[], 0);

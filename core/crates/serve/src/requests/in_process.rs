@@ -2,7 +2,7 @@
 //!
 //! Law:
 //! 1. Tasks, queue and engine are those of reader processes (server.rs).
-//! 2. Who answers holds the stage and the table meanwhile: an end of the requests waits for nobody.
+//! 2. Who answers holds the stage and the table meanwhile: an end of the requests waits for no thread.
 //! 3. What a library reads is put back. When it is handed over, only processes answer; a thread leaves
 //!    when it has done what it has claimed.
 //! 4. A forked child answers nothing.
@@ -76,7 +76,7 @@ fn answer(dispatcher: &Dispatcher, server: &mut Server<'_>, slot: u32, to: Optio
     server.tell(slot, code);
 }
 
-/// Do what nobody has begun of a request whose answer the caller waits for.
+/// Do the tasks of a request that no thread has begun, while the caller waits for its answer.
 pub fn help(dispatcher: &Dispatcher, handle: &RequestHandle) {
     if is_here(dispatcher) {
         let slots = handle.unanswered();
@@ -117,7 +117,7 @@ pub struct Claimed<'a> {
     slots: Vec<u32>,
 }
 
-/// Claim a request that nobody has begun. None: it is begun, or is better done by several.
+/// Claim a request that no thread has begun. None: it is begun, or several do it faster.
 pub fn claim<'a>(dispatcher: &'a Dispatcher, handle: &RequestHandle) -> Option<Claimed<'a>> {
     let mut slots = is_here(dispatcher).then(|| handle.simple_tasks())??;
     let n_tasks = slots.len();

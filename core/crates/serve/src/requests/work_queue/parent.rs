@@ -120,7 +120,7 @@ impl WorkQueue {
         self.wake_all();
     }
 
-    /// Claim a task that nobody has begun, to answer it as `HERE`.
+    /// Claim a task that no thread has begun, to answer it as `HERE`.
     pub fn claim_here(&self, slot: u32) -> bool {
         self.change(slot, READY, CLAIMED + HERE as u32)
     }
