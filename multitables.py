@@ -109,6 +109,7 @@ if typing.TYPE_CHECKING:
     from _multitables.parent.streamer import Streamer
     from _multitables.parent.versions import Versions, versions
     from _multitables.plan.samples import At, Clips, Ranges
+    from _multitables.plan.weights import Weights
     from _multitables.tree import Joined, Ragged
 else:
 
@@ -196,6 +197,7 @@ __all__ = [
     "Version",
     "Versions",
     "VersionsQueue",
+    "Weights",
     "build_info",
     "index_file",
     "index_files",

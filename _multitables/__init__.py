@@ -117,6 +117,7 @@
 #     row_spans.py           where their elements lie
 #     samples.py             samples that are not rows: clips, ranges, places
 #     sample_rows.py         the rows of each sample
+#     weights.py             how likely samples are, and the draws of an epoch
 #     collection.py          many datasets: which belong together, where they lie in a result
 #     item_batches.py        which items make a batch
 #     key_groups.py          rows by the values of a key, and where blocks are cut

@@ -54,6 +54,7 @@ LATER = {
     "Version": "index.versions.version",
     "Versions": "parent.versions",
     "VersionsQueue": "parent.stream.versions_queue",
+    "Weights": "plan.weights",
     "build_info": "parent.build_info",
     "index_file": "parent.index_file",
     "index_files": "parent.index_files",

@@ -70,7 +70,8 @@ class TorchDataset(IterableDataset[Any]):
     **options
         Those of `Streamer.get_batches`: ``n_procs``, ``shuffle``, ``seed``, ``epochs``,
         ``start_epoch``, ``drop_last``, ``rows``, ``field``, ``read_ahead``, ``window_rows``,
-        ``even``, ``memory_limit_bytes``, ``skip_damaged``, ``inner``, ``sample``.
+        ``even``, ``memory_limit_bytes``, ``skip_damaged``, ``inner``, ``sample``,
+        ``weights``, ``draws``.
 
     Raises
     ------

@@ -10,6 +10,7 @@ Law
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from _multitables.index.versions.version import VersionKey
@@ -19,6 +20,7 @@ from _multitables.parent.stream.open_stream import DataSpec
 from _multitables.parent.streamer_base import StreamerBase
 from _multitables.plan.reader_options import BatchOptions, CollectionOptions, ColumnOptions
 from _multitables.plan.samples import Sample, check_sample
+from _multitables.plan.weights import check_weights
 from _multitables.tree import Paths, one_path
 
 if TYPE_CHECKING:
@@ -55,6 +57,8 @@ class ManyDatasets(StreamerBase):
         version: VersionKey | None = None,
         share: str | None = None,
         sample: Sample | None = None,
+        weights: Any = None,
+        draws: int | None = None,
     ) -> Batches:
         """Stream a dataset, or several in lock-step, as batches for training.
 
@@ -120,6 +124,12 @@ class ManyDatasets(StreamerBase):
             What a batch has `batch_size` of. Default: rows. Of samples that are several rows, the
             options above count samples where they say rows; they have neither `inner`, `share` nor
             `skip_damaged`.
+        weights : Weights, array or str, optional
+            Draw the samples, or rows, of each epoch anew, with replacement, by weights: a
+            `Weights`, a number for each, or the path of a dataset that has one for each row.
+            Without a shuffle they come in the order of the file.
+        draws : int, optional
+            How many are drawn in an epoch. Default: as many as there are.
 
         Returns
         -------
@@ -156,7 +166,10 @@ class ManyDatasets(StreamerBase):
         )
         self._check_one_file("version", wanted.version)
         pool, owns_pool = self._keeping_pool()
-        spec = self._spec(path, field, inner, wanted.version, check_sample("sample", sample))
+        spec = replace(
+            self._spec(path, field, inner, wanted.version, check_sample("sample", sample)),
+            **check_weights(weights, draws, rows),
+        )
         from _multitables.parent.batches.batches import Batches
 
         return Batches(spec, wanted, pool, owns_pool=owns_pool)

@@ -27,35 +27,9 @@ from _multitables.options import wrong
 from _multitables.plan.ragged import OrderRows
 from _multitables.plan.row_order import FULL, OrderWords, chunk_rows
 from _multitables.plan.samples import At, Clips
+from _multitables.plan.weights import CHOICES, STRIDES, Chances, below, chances, hashed
 
 I64 = npt.NDArray[np.int64]
-#: Of SplitMix64 (Steele, Lea and Flood, 2014).
-GAMMA, MIX = 0x9E3779B97F4A7C15, (0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
-WORD = (1 << 64) - 1
-#: Each kind of draw of one seed has a number of its own.
-STRIDES, CHOICES, SEGMENTS = range(3)
-
-
-def hashed(seed: int, epoch: int, what: int, numbers: I64) -> npt.NDArray[np.uint64]:
-    """Return a random word for each number."""
-    key = 0
-    for word in (seed, epoch, what):
-        (mixed,) = _mixed(np.array([(key + word + GAMMA) & WORD], np.uint64)).tolist()
-        key = int(mixed)
-    steps = (numbers.astype(np.uint64) + np.uint64(1)) * np.uint64(GAMMA)
-    return _mixed(steps + np.uint64(key))
-
-
-def _mixed(words: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
-    for shift, factor in zip((30, 27), MIX, strict=True):
-        words = (words ^ (words >> np.uint64(shift))) * np.uint64(factor)
-    return words ^ (words >> np.uint64(31))
-
-
-def _below(words: npt.NDArray[np.uint64], bound: I64 | int) -> I64:
-    """Return numbers from 0 up to a bound below 2**53, one of each word."""
-    unit = (words >> np.uint64(11)).astype(np.float64) * 2.0**-53
-    return np.minimum((unit * bound).astype(np.int64), np.asarray(bound, np.int64) - 1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,12 +64,15 @@ class Samples:
     segments: Segments | None = None
     #: The core's, for what is drawn without repetition.
     order_rows: OrderRows | None = None
+    #: How likely each is, where these are drawn with replacement; and how many an epoch has.
+    chances: Chances | None = None
+    draws: int | None = None
+    #: Each is one row, and delivered as such.
+    are_rows: bool = False
 
     def __len__(self) -> int:
         """Samples of an epoch."""
-        if isinstance(self.of, Clips) and self.of.draws is not None:
-            return self.of.draws
-        return self.n_all
+        return self.n_all if self.draws is None else self.draws
 
     @property
     def n_all(self) -> int:
@@ -104,6 +81,20 @@ class Samples:
             return len(self.segments)
         assert isinstance(self.of, At)
         return len(self.of.starts)
+
+    @property
+    def is_drawn(self) -> bool:
+        """Whether each epoch has others."""
+        drawn = isinstance(self.of, Clips) and self.of.starts is not None
+        return drawn or self.chances is not None
+
+    @property
+    def begins(self) -> I64:
+        """The row at which each that there is begins."""
+        numbers = np.arange(self.n_all, dtype=np.int64)
+        if self.segments is not None:
+            return self.segments.starts(numbers)[0]
+        return self._listed(numbers, np.zeros(1, np.int64))[:, 0]
 
     @property
     def pad(self) -> Any:
@@ -120,15 +111,15 @@ class Samples:
         OptionsError
             A sample lies outside the datasets.
         """
+        which = _drawn(self, epoch)[numbers] if self.is_drawn else numbers
         if self.segments is None:
-            return self._listed(numbers, offsets), None
+            return self._listed(which, offsets), None
         assert isinstance(self.of, Clips)
-        which = numbers if self.of.starts is None else _drawn(self, epoch)[numbers]
         starts, low, high = self.segments.starts(which)
         stride: Any = self.of.strides[0]
         if self.of.strides[1] > stride:
             words = hashed(self.seed, epoch, STRIDES, numbers)
-            stride = (stride + _below(words, self.of.strides[1] - stride + 1))[:, None]
+            stride = (stride + below(words, self.of.strides[1] - stride + 1))[:, None]
         rows = starts[:, None] + offsets * stride
         if self.pad is None:
             return rows, None
@@ -172,14 +163,25 @@ class Samples:
     @property
     def identity(self) -> list[int]:
         """What orders depend on, as numbers."""
+        of_user = self.chances is not None and getattr(self.of, "starts", None) != "segments"
+        weighed = [self.chances.identity] if self.chances and of_user else []
         if self.segments is None:
             starts = self.of.starts
             made = starts if isinstance(starts, np.ndarray) else np.zeros(0, np.int64)
-            return [len(self), zlib.crc32(made.astype("<i8").tobytes())]
+            return [len(self), zlib.crc32(made.astype("<i8").tobytes()), *weighed]
         assert isinstance(self.of, Clips)
         of, grid = self.of, (self.segments.firsts, self.segments.counts)
         crc = zlib.crc32(b"".join(one.astype("<i8").tobytes() for one in grid))
-        return [len(self), crc, of.steps, of.before, of.every, *of.strides, int(of.replace)]
+        return [
+            len(self),
+            crc,
+            of.steps,
+            of.before,
+            of.every,
+            *of.strides,
+            int(of.replace),
+            *weighed,
+        ]
 
 
 def listed(of: At, n_rows: int, seed: int, takes: list[I64]) -> Samples:
@@ -221,7 +223,7 @@ def clips(
     room = np.maximum(ends - begins - (high - low), 0)
     counts = np.concatenate([np.zeros(1, np.int64), np.cumsum(-(-room // of.every))])
     grid = Segments(begins, ends, begins - low, counts, of.every)
-    samples = Samples(of, n_rows, seed, grid, order_rows)
+    samples = Samples(of, n_rows, seed, grid, order_rows, draws=of.draws)
     if not samples.n_all and len(begins) and n_rows:
         longest = int((ends - begins).max())
         raise OptionsError(
@@ -241,6 +243,8 @@ def clips(
             expected=samples.n_all,
             got=of.draws,
         )
+    if of.starts == "segments" and samples.n_all:
+        return replace(samples, chances=chances(np.ones(len(begins)), counts))
     return samples
 
 
@@ -258,18 +262,13 @@ def segments_within(begins: I64, ends: I64, parts: I64) -> tuple[I64, I64]:
 @lru_cache(maxsize=4)
 def _drawn(samples: Samples, epoch: int) -> I64:
     """Return which clips an epoch has, in their order."""
+    n, seed = len(samples), samples.seed
+    if samples.chances is not None:
+        return samples.chances.draw(seed, epoch, n)
     assert isinstance(samples.of, Clips)
-    assert samples.segments is not None
-    of, n, seed = samples.of, len(samples), samples.seed
-    numbers = np.arange(n, dtype=np.int64)
-    if of.starts == "segments":
-        counts = np.diff(samples.segments.counts)
-        some = np.flatnonzero(counts)
-        at = some[_below(hashed(seed, epoch, SEGMENTS, numbers), len(some))]
-        within = _below(hashed(seed, epoch, CHOICES, numbers), counts[at])
-        return np.sort(samples.segments.counts[at] + within)
-    if of.replace:
-        return np.sort(_below(hashed(seed, epoch, CHOICES, numbers), samples.n_all))
+    if samples.of.replace:
+        numbers = np.arange(n, dtype=np.int64)
+        return np.sort(below(hashed(seed, epoch, CHOICES, numbers), samples.n_all))
     order = OrderWords(
         n_rows=samples.n_all,
         shuffle=FULL,

@@ -186,6 +186,19 @@ class Clips:
         return self.stride if isinstance(self.stride, tuple) else (self.stride, self.stride)
 
 
+class EachRow:
+    """The starts of samples that are one row each."""
+
+    def __init__(self, n_rows: int) -> None:
+        self._n_rows = n_rows
+
+    def __len__(self) -> int:
+        return self._n_rows
+
+    def __getitem__(self, numbers: Any) -> Any:
+        return numbers
+
+
 #: What `sample` may be.
 Sample = At | Clips | Ranges
 

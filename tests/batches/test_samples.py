@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from naive_samples import NaiveClips
 
 import multitables
-from multitables import At, Clips, OptionsError, Ranges
+from multitables import At, Clips, OptionsError, Ranges, Weights
 
 N = 240
 X = np.arange(N * 3, dtype="<i4").reshape(N, 3)
@@ -281,6 +281,11 @@ def test_offsets_leave_rows_out(streamer: Any) -> None:
         (lambda: Clips(2, per_path={"x": []}), "takes no row"),
         (lambda: At(3, 1), "starts must be whole numbers, or have a length"),
         (lambda: At([0.5], 1), "starts must be .* whole numbers"),
+        (lambda: Weights([1], of="row"), "of must be one of"),
+        (Weights, "must be numbers or a path"),
+        (lambda: Weights({1: 2}), "must be numbers or a path"),
+        (lambda: Weights([1], labels="/y"), "must be by label"),
+        (lambda: Weights("/y", of="file"), "of a file must be numbers"),
         (lambda: At([1], []), "takes no row"),
         (lambda: Ranges([1.5], [2]), "whole numbers"),  # type: ignore[list-item]
     ],
@@ -306,6 +311,20 @@ def test_what_no_sample_can_be(said: Any, match: str) -> None:
         ({"x": "/x", "y": "/y"}, {"sample": At([1], {"x": 1})}, "take lacks a path"),
         ("/x", {"sample": Clips(2, starts="uniform", draws=240)}, "draws exceeds"),
         ("/x", {"sample": Ranges([1], [241])}, "beyond the elements"),
+        ("/x", {"draws": 3}, "draws needs weights"),
+        ("/x", {"weights": [1, -1]}, "finite numbers from 0 on"),
+        ("/x", {"weights": ["a"]}, "finite numbers from 0 on"),
+        ("/x", {"weights": [1, 1]}, "one for each sample .expected 240, got 2"),
+        ("/x", {"weights": np.zeros(N)}, "draw no sample"),
+        ("/x", {"weights": "/text"}, "finite numbers from 0 on"),
+        ("/x", {"weights": "/x"}, "has no weights"),
+        ("/x", {"weights": "/lengths"}, "one for each row .expected 240, got 6"),
+        ("/x", {"weights": Weights([1], of="segment")}, "needs Clips"),
+        ("/x", {"weights": Weights([1, 1], of="file")}, "one for each file .expected 1, got 2"),
+        ("/x", {"weights": Weights({"b": 1}, labels="/text")}, "lack a label: expected 'a'"),
+        ("/x", {"weights": [1], "rows": [1]}, "rows cannot be given with weights"),
+        ("/x", {"weights": [1], "sample": Ranges([1], [2])}, "cannot be given with Ranges"),
+        ("/x", {"weights": [1], "sample": Clips(2, starts="uniform")}, "given with starts"),
         ("/x", {"sample": Clips(2), "inner": 1}, "inner cannot be given with sample"),
         ("/x", {"sample": Clips(2), "share": "node"}, "share cannot be given"),
         ("/x", {"sample": Clips(2), "skip_damaged": True}, "skip_damaged cannot be given"),
@@ -315,3 +334,76 @@ def test_what_no_sample_can_be(said: Any, match: str) -> None:
 def test_what_data_has_no_samples_of(streamer: Any, path: Any, said: Any, match: str) -> None:
     with pytest.raises(multitables.MultitablesError, match=match):
         next(iter(streamer.get_batches(path, 4, **said)))
+
+
+def rows_of(streamer: Any, batch_size: int = 50, **options: Any) -> np.ndarray:
+    """The numbers of the rows, or of the first rows of samples, of an epoch."""
+    with streamer.get_batches("/y", batch_size, n_procs=1, seed=4, **options) as batches:
+        found = np.concatenate(list(batches))
+    return (found if found.ndim == 1 else found[:, 0]).astype(int) // 7
+
+
+LABELS = np.arange(N) % 3
+LENGTHS = np.array([100, 0, 1, 39, 60, 40])
+SEGMENTS = np.repeat(np.arange(6), LENGTHS)
+
+
+@pytest.mark.parametrize(
+    ("weights", "group", "wanted"),
+    [
+        (np.arange(N) < 60, lambda row: row < 60, {True: 1.0}),
+        (Weights({0: 6, 1: 0, 2: 2}, labels=LABELS), lambda row: row % 3, {0: 0.75, 2: 0.25}),
+        (Weights(labels=LABELS == 0), lambda row: row % 3 == 0, {True: 0.5, False: 0.5}),
+        (Weights([5], of="file"), lambda row: row < N, {True: 1.0}),
+    ],
+)
+def test_rows_are_drawn_by_weight(streamer: Any, weights: Any, group: Any, wanted: Any) -> None:
+    rows = rows_of(streamer, weights=weights, draws=1200)
+    assert rows.shape == (1200,)
+    assert (np.diff(rows) >= 0).all()
+    found = {name: np.mean(group(rows) == name) for name in wanted}
+    assert found == pytest.approx(wanted, abs=0.06)
+    shuffled = rows_of(streamer, 7, weights=weights, draws=1200, shuffle=True)
+    assert sorted(shuffled) == sorted(rows)
+    assert (shuffled != rows).any()
+
+
+def test_clips_are_drawn_by_segment_and_by_file(streamer: Any, tmp_path: Path) -> None:
+    sample = Clips(4, lengths="/lengths")
+    weights = Weights([1, 5, 5, 0, 3, 0], of="segment")  # two have no clip
+    rows = rows_of(streamer, sample=sample, weights=weights, draws=800)
+    shares = np.bincount(SEGMENTS[rows], minlength=6) / 800
+    np.testing.assert_allclose(shares, [0.25, 0, 0, 0, 0.75, 0], atol=0.06)
+    names = [tmp_path / f"{number}.h5" for number in range(3)]
+    for number, name in enumerate(names):
+        with h5py.File(name, "w") as file:
+            file["y"] = 7.0 * (np.arange(20 * (number + 1)) + 1000 * number)
+    files = multitables.Streamer(names)
+    weights = Weights([2, 0, 2], of="file")
+    for sample_or_none in (None, Clips(3)):
+        rows = rows_of(files, sample=sample_or_none, weights=weights, draws=400)
+        assert np.bincount(rows // 1000, minlength=3) / 400 == pytest.approx([0.5, 0, 0.5], abs=0.1)
+
+
+def test_drawn_samples_go_on_with_other_ranks(streamer: Any) -> None:
+    options: Any = {
+        "weights": np.arange(N), "draws": 90, "epochs": 2, "n_procs": 1, "shuffle": "full",
+    }  # fmt: skip
+    with streamer.get_batches("/y", 8, **options) as batches:
+        everything = np.concatenate(list(batches))
+    assert len(everything) == 180
+    assert sorted(everything[:90]) != sorted(everything[90:])
+    with streamer.get_batches("/y", 8, **options) as batches:
+        iterator = iter(batches)
+        came = [next(iterator) for _ in range(5)]
+        state = json.loads(json.dumps(batches.state_dict()))
+    for rank in range(2):
+        with streamer.get_batches("/y", 8, rank=rank, world_size=2, **options) as batches:
+            batches.load_state_dict(state)
+            came += list(batches)
+    assert sorted(np.concatenate(came)) == sorted(everything)
+    with (
+        streamer.get_batches("/y", 8, **{**options, "weights": np.ones(N)}) as batches,
+        pytest.raises(OptionsError, match="samples"),
+    ):
+        batches.load_state_dict(state)

@@ -119,7 +119,7 @@ class EpochStreams:
         return opened
 
     def _open_here(self) -> Opened | OpenedRows:
-        if self._spec.sample is not None:
+        if self._spec.sample is not None or self._spec.weights is not None:
             from _multitables.parent.ragged.open_samples import open_samples
 
             check_options(self.wanted)

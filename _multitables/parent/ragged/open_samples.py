@@ -16,18 +16,20 @@ import numpy as np
 import numpy.typing as npt
 
 from _multitables import _core
-from _multitables.errors import OptionsError
+from _multitables.errors import OptionsError, UnsupportedDatasetError
 from _multitables.index.chunk_index import ChunkIndex
 from _multitables.index.joined.source import JoinedSource, index_all
 from _multitables.index.versions.sources import of_version
 from _multitables.options import wrong
 from _multitables.parent.ragged.open_rows import Entry, OpenedRows, numbers_of
+from _multitables.parent.readers.local_rows import whole
 from _multitables.parent.stream.open_stream import DataSpec, check_lengths, refuse_ragged
 from _multitables.parent.stream.warnings_of_streams import warn_of_missing
 from _multitables.plan.ragged import as_rows
 from _multitables.plan.row_spans import Numbers, row_spans
 from _multitables.plan.sample_rows import Samples, clips, listed, segments_within
-from _multitables.plan.samples import At, Clips, Ranges, Sample, offsets_of
+from _multitables.plan.samples import At, Clips, EachRow, Ranges, Sample, offsets_of
+from _multitables.plan.weights import Chances, Weights, as_weights, by_label, chances, grouped
 from _multitables.tree import Structure, structure_of
 
 I64 = npt.NDArray[np.int64]
@@ -47,17 +49,16 @@ def open_samples(spec: DataSpec, seed: int = 0) -> OpenedRows:
     if spec.inner is not None:
         raise wrong("inner", "cannot be given with sample", spec.inner, "Select of the batches")
     structure, paths = structure_of(spec.path)
-    sample = spec.sample
-    assert sample is not None
-    named = _named(sample)
+    sample, weights = spec.sample, spec.weights
+    named, weighed = _named(sample), _named_weights(weights)
     with spec.file.open() as source:
         version = of_version(source, spec.version)
-        wanted = [(path, spec.field) for path in paths] + [(path, None) for path in named.values()]
+        wanted = [(path, spec.field) for path in paths]
+        wanted += [(path, None) for path in (*named.values(), *weighed.values())]
         indexes, missing = index_all(version, wanted)
-        numbers = {
-            kind: numbers_of(index, kind)
-            for kind, index in zip(named, indexes[len(paths) :], strict=True)
-        }
+        others = iter(indexes[len(paths) :])
+        numbers = {kind: numbers_of(next(others), kind) for kind in named}
+        weighing = {kind: _column(next(others), kind, indexes[0].n_rows) for kind in weighed}
         several = isinstance(source, JoinedSource)
     warn_of_missing(missing)
     indexes = indexes[: len(paths)]
@@ -69,10 +70,15 @@ def open_samples(spec: DataSpec, seed: int = 0) -> OpenedRows:
             option="offsets",
         )
     if isinstance(sample, Ranges):
+        if weights is not None:
+            raise wrong("weights", "cannot be given with Ranges", weights, "Give At or Clips")
         entries = [_range_entry(sample, index) for index in indexes]
         return OpenedRows(entries, structure, missing)
     takes = _takes(sample, structure, len(paths))
     found = _found(sample, indexes[0], seed, takes, numbers)
+    if weights is not None:
+        drawn = _chances(weights, found, weighing, indexes[0])
+        found = replace(found, chances=drawn, draws=spec.draws)
     entries = [
         Entry(found.as_rows(index, take), (index,), samples=found, take=take)
         for index, take in zip(indexes, takes, strict=True)
@@ -83,12 +89,71 @@ def open_samples(spec: DataSpec, seed: int = 0) -> OpenedRows:
     return OpenedRows(entries, structure, missing)
 
 
-def _named(sample: Sample) -> dict[str, str]:
+def _named(sample: Sample | None) -> dict[str, str]:
     """Return the datasets that say where segments are."""
     if not isinstance(sample, Clips):
         return {}
     each = {"lengths": sample.lengths, "offsets": sample.offsets}
     return {kind: one for kind, one in each.items() if isinstance(one, str)}
+
+
+def _named_weights(weights: Weights | None) -> dict[str, str]:
+    """Return the datasets that say how likely samples are."""
+    if weights is None:
+        return {}
+    each = {"weights": weights.values, "labels": weights.labels}
+    return {kind: one for kind, one in each.items() if isinstance(one, str)}
+
+
+def _column(index: ChunkIndex, kind: str, n_rows: int) -> npt.NDArray[Any]:
+    """Read what a dataset has for each row."""
+    if len(index.shape) != 1 or index.dtype.kind not in "biufS":
+        raise UnsupportedDatasetError(
+            f"{index.path!r} in {index.filename!r} has no {kind} (expected one for each row, got "
+            f"{index.dtype} in {len(index.shape)} dimensions)",
+            advice="Name a dataset that has one number for each row",
+            path=index.path,
+            filename=index.filename,
+        )
+    _check_count(kind, index.n_rows, n_rows, "row")
+    return whole(index)
+
+
+def _check_count(kind: str, got: int, expected: int, of: str) -> None:
+    if got != expected:
+        raise OptionsError(
+            f"{kind} must be one for each {of} (expected {expected}, got {got})",
+            advice=f"Give as many as there are {of}s",
+            option="weights",
+            expected=expected,
+            got=got,
+        )
+
+
+def _chances(
+    weights: Weights, samples: Samples, columns: dict[str, npt.NDArray[Any]], index: ChunkIndex
+) -> Chances:
+    """Return how likely each sample is."""
+    if isinstance(samples.of, Clips) and samples.of.starts is not None:
+        raise wrong("weights", "cannot be given with starts", samples.of.starts, "Leave one out")
+    if weights.labels is not None:
+        labels = columns.get("labels", weights.labels)
+        _check_count("labels", len(labels), index.n_rows, "row")
+        return by_label(weights, labels[samples.begins])
+    if "weights" in columns:
+        return chances(as_weights(columns["weights"][samples.begins]))
+    if weights.of == "sample":
+        _check_count("weights", len(weights.values), samples.n_all, "sample")
+        return chances(weights.values)
+    if weights.of == "segment":
+        if samples.segments is None:
+            raise wrong("of", "needs Clips, which have segments", weights.of, "Give sample=Clips")
+        counts = samples.segments.counts
+        _check_count("weights", len(weights.values), len(counts) - 1, "segment")
+        return chances(weights.values, counts)
+    ends = np.cumsum(index.members.rows) if index.members else np.array([index.n_rows])
+    _check_count("weights", len(weights.values), len(ends), "file")
+    return grouped(weights.values, np.searchsorted(ends, samples.begins, side="right"))
 
 
 def _range_entry(sample: Ranges, index: ChunkIndex) -> Entry:
@@ -99,8 +164,10 @@ def _range_entry(sample: Ranges, index: ChunkIndex) -> Entry:
     return Entry(as_rows(index, spans, index.row_bytes, outer), (index,), spans)
 
 
-def _takes(sample: At | Clips, structure: Structure, n_paths: int) -> list[I64]:
+def _takes(sample: At | Clips | None, structure: Structure, n_paths: int) -> list[I64]:
     """Return the offsets of each dataset's rows from where a sample begins."""
+    if sample is None:
+        return [np.zeros(1, np.int64)] * n_paths
     name = "take" if isinstance(sample, At) else "per_path"
     given: Any = sample.take if isinstance(sample, At) else sample.per_path or {}
     if not isinstance(given, Mapping):
@@ -120,8 +187,15 @@ def _takes(sample: At | Clips, structure: Structure, n_paths: int) -> list[I64]:
 
 
 def _found(
-    sample: At | Clips, index: ChunkIndex, seed: int, takes: list[I64], named: dict[str, Numbers]
+    sample: At | Clips | None,
+    index: ChunkIndex,
+    seed: int,
+    takes: list[I64],
+    named: dict[str, Numbers],
 ) -> Samples:
+    if sample is None:
+        each = EachRow(index.n_rows)
+        return Samples(At(each, 1), index.n_rows, seed, are_rows=True)
     if isinstance(sample, At):
         return listed(sample, index.n_rows, seed, takes)
     given = {

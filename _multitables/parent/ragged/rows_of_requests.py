@@ -83,6 +83,8 @@ def as_samples(entry: Entry, rows: Any, inside: Mask | None) -> Any:
     """Return rows as samples, with what stands in the place of those outside."""
     assert entry.samples is not None
     assert entry.take is not None
+    if entry.samples.are_rows:
+        return rows
     made = rows.reshape(-1, len(entry.take), *rows.shape[1:])
     pad = entry.samples.pad
     if inside is None or pad == "edge" or inside.all():
@@ -94,7 +96,7 @@ def as_samples(entry: Entry, rows: Any, inside: Mask | None) -> Any:
 
 def nothing(entry: Entry) -> Any:
     """Return the empty block."""
-    if entry.samples is not None:
+    if entry.samples is not None and not entry.samples.are_rows:
         assert entry.take is not None
         if entry.is_mask:
             return np.empty((0, len(entry.take)), np.bool_)

@@ -45,6 +45,7 @@ from _multitables.plan.reader_options import ReaderCount
 from _multitables.plan.ring_size import whole_pages
 from _multitables.plan.samples import Sample
 from _multitables.plan.stream_plan import ReadPlan
+from _multitables.plan.weights import Weights
 from _multitables.tree import Leaf, Paths, Ragged, Structure, structure_of
 from _multitables.wire import plan_bytes
 
@@ -63,6 +64,9 @@ class DataSpec:
     version: CheckedVersion | None = None
     #: What batches are of; None: each row is one.
     sample: Sample | None = None
+    #: How likely samples are, or rows, and how many an epoch has; None: each comes once.
+    weights: Weights | None = None
+    draws: int | None = None
 
     def __post_init__(self) -> None:
         if self.field is not None and not isinstance(self.field, str):
