@@ -82,6 +82,7 @@ if typing.TYPE_CHECKING:
     from _multitables.machine import release_memory, set_reader_command
     from _multitables.parent.batches.batch_iterator import BatchIterator
     from _multitables.parent.batches.batches import Batches
+    from _multitables.parent.batches.mixture import Mixture
     from _multitables.parent.build_info import build_info
     from _multitables.parent.codec_limit import measure_limit
     from _multitables.parent.collection.collection import Collection
@@ -163,6 +164,7 @@ __all__ = [
     "MissingFilterError",
     "MissingLibraryError",
     "MissingVersionError",
+    "Mixture",
     "MultitablesError",
     "OptionsError",
     "QueueClosed",

@@ -191,6 +191,7 @@
 #       batches.py           epochs, ranks and resume
 #       batch_iterator.py    the batches of one loop
 #       epoch_streams.py     the streams of a training run, and this rank's shard of them
+#       mixture.py           the public Mixture: batches of several sources, by weight
 #       damage_book.py       the damaged chunks that were left out, and their rows
 #     collection/            items of many datasets
 #       collection.py        the public Collection: epochs, ranks and resume

@@ -34,6 +34,7 @@ LATER = {
     "ItemBatches": "parent.collection.item_batches",
     "ItemIterator": "parent.collection.item_iterator",
     "Joined": "tree",
+    "Mixture": "parent.batches.mixture",
     "Ragged": "tree",
     "RaggedBlock": "parent.ragged.ragged_block",
     "RaggedQueue": "parent.ragged.ragged_queue",

@@ -130,16 +130,21 @@ class Chances:
     #: The samples, group by group; None: in their order.
     members: I64 | None = None
 
-    def draw(self, seed: int, epoch: int, n: int) -> I64:
-        """Return `n` samples, in their order."""
-        numbers = np.arange(n, dtype=np.int64)
+    def chosen(self, seed: int, epoch: int, begin: int, n: int) -> I64:
+        """Return the groups of some draws of an epoch, in the order of the draws."""
+        numbers = np.arange(begin, begin + n, dtype=np.int64)
         at = unit(hashed(seed, epoch, GROUPS, numbers)) * self.ends[-1]
         last = int(np.searchsorted(self.ends, self.ends[-1]))
-        group = np.minimum(np.searchsorted(self.ends, at, side="right"), last)
+        found: I64 = np.minimum(np.searchsorted(self.ends, at, side="right"), last)
+        return found
+
+    def draw(self, seed: int, epoch: int, n: int) -> I64:
+        """Return `n` samples, in their order."""
+        group = self.chosen(seed, epoch, 0, n)
         if self.counts is None:
             return np.sort(group)
-        within = below(hashed(seed, epoch, CHOICES, numbers), np.diff(self.counts)[group])
-        found = self.counts[group] + within
+        words = hashed(seed, epoch, CHOICES, np.arange(n, dtype=np.int64))
+        found = self.counts[group] + below(words, np.diff(self.counts)[group])
         return np.sort(found if self.members is None else self.members[found])
 
     @property
