@@ -21,7 +21,7 @@ from _multitables.parent.streamer_base import StreamerBase
 from _multitables.plan.reader_options import BatchOptions, CollectionOptions, ColumnOptions
 from _multitables.plan.samples import Sample, check_sample
 from _multitables.plan.weights import check_weights
-from _multitables.tree import Paths, one_path
+from _multitables.tree import Paths, one_path, structure_of
 
 if TYPE_CHECKING:
     from _multitables.parent.batches.batches import Batches
@@ -176,7 +176,7 @@ class ManyDatasets(StreamerBase):
 
     def get_collection(
         self,
-        path: str,
+        path: str | Sequence[str] | Mapping[str, str],
         by: int | str = 0,
         scales: bool = True,
         order: str = "random",
@@ -197,9 +197,11 @@ class ManyDatasets(StreamerBase):
 
         Parameters
         ----------
-        path : str
+        path : str, or sequence or dict of str
             A path with wildcards (``*``, ``?``, ``[...]``), each within a name:
-            ``"/shots/*/signals/*"``.
+            ``"/shots/*/signals/*"``; ``**`` stands for any number of names, of hard links alone.
+            Of several paths an item has the datasets of all that share the value of `by`; the keys
+            of a dict are the names of theirs.
         by : int or "file", optional
             The wildcard whose value tells items apart: with 0, an item is a shot with all its
             signals; with 1, a signal of all shots. The other wildcards' values, joined by ``/``,
@@ -270,7 +272,10 @@ class ManyDatasets(StreamerBase):
         from _multitables.parent.collection.collection import Collection
         from _multitables.parent.collection.open_items import ItemSpec
 
-        spec = ItemSpec(self._file, one_path(path), by, scales, *named, self._wanted.rotational)
+        structure, leaves = structure_of(path)
+        labels = tuple(map(str, structure.keys)) if structure.keys else None
+        paths = tuple(map(one_path, leaves))
+        spec = ItemSpec(self._file, paths, labels, by, scales, *named, self._wanted.rotational)
         pool, owns_pool = self._keeping_pool()
         return Collection(spec, wanted, pool, owns_pool=owns_pool)
 

@@ -65,12 +65,18 @@ class Items:
         The wildcard whose value is the key, or the names of the files, which are keys then.
     is_dataset : ndarray of bool
         Of each object; others are in no item.
+    labels : sequence of str, optional
+        Of several paths, what the datasets of each are called.
     """
 
     def __init__(
-        self, found: Sequence[Match], by: int | Sequence[str], is_dataset: npt.NDArray[np.bool_]
+        self,
+        found: Sequence[Match],
+        by: int | Sequence[str],
+        is_dataset: npt.NDArray[np.bool_],
+        labels: Sequence[str] | None = None,
     ) -> None:
-        self._found, self._by = found, by
+        self._found, self._by, self._labels = found, by, labels
         self._begins = Begins(len(match.names) for match in found)
         numbers: dict[str, int] = {}
         of_object = self._numbered(numbers)
@@ -96,7 +102,7 @@ class Items:
 
     def members(self, item: int) -> Members:
         """Return an item."""
-        named = {self._name(number): number for number in self.numbers(item)}
+        named = {self.name(number): number for number in self.numbers(item)}
         return Members(self.keys[item], {name: named[name] for name in sorted(named, key=natural)})
 
     def path(self, number: int) -> str:
@@ -125,24 +131,32 @@ class Items:
         if not isinstance(by, int):
             keys = [numbers.setdefault(by[one.file], len(numbers)) for one in found]
             return np.repeat(np.array(keys, np.int64), np.diff(self._begins.all))
-        if not found or by < len(found[0].values):
-            keys = [numbers.setdefault(one.values[by], len(numbers)) for one in found]
-            return np.repeat(np.array(keys, np.int64), np.diff(self._begins.all))
-        known: dict[tuple[str, ...], I64] = {}  # many groups have the same names
-        for names in (match.names for match in found):
-            if names not in known:
-                keys = [numbers.setdefault(name, len(numbers)) for name in names]
-                known[names] = np.array(keys, np.int64)
-        return np.concatenate([known[match.names] for match in found])
+        parts = [np.zeros(0, np.int64)]
+        known: dict[tuple[Any, ...], I64] = {}  # many groups have the same names
+        for match in found:
+            if by < len(match.values):
+                number = numbers.setdefault(match.values[by], len(numbers))
+                parts.append(np.full(len(match.names), number))
+                continue
+            of = match.before, match.names
+            if of not in known:
+                keys = [match.value(at) for at in range(len(match.names))]
+                known[of] = np.array([numbers.setdefault(key, len(numbers)) for key in keys])
+            parts.append(known[of])
+        return np.concatenate(parts)
 
-    def _name(self, number: int) -> str:
+    def name(self, number: int) -> str:
+        """Return what a dataset is called in its item."""
         at, within = self._begins.find(number)
         match = self._found[at]
-        last = match.names[within]
-        values = (*match.values, last) if match.is_wild else match.values
+        values = (*match.values, match.value(within)) if match.is_wild else match.values
         if isinstance(self._by, int):
             values = values[: self._by] + values[self._by + 1 :]
-        return "/".join(values) or last
+        joined = "/".join(filter(None, values))
+        if self._labels is None:
+            return joined or match.names[within]
+        label = self._labels[match.pattern]
+        return f"{label}/{joined}" if joined else label
 
 
 def layout_of(numbers: Sequence[int], n_rows: I64, n_bytes: I64) -> Layout:

@@ -4,7 +4,8 @@ Law
 ---
 1. ``*``, ``?`` and ``[...]`` stand for parts of one name; what a wildcard stands for is the whole
    name. Links are followed as in any path; one that leads nowhere names nothing.
-2. The paths of links are kept, because an object's header does not have its name.
+2. ``**`` stands for any number of names, of hard links alone, and names no object twice.
+3. The paths of links are kept, because an object's header does not have its name.
 
 This file must never know what an object is.
 """
@@ -14,11 +15,11 @@ from __future__ import annotations
 import fnmatch
 import glob
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections import deque
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
-from typing import Any
 
 import numpy as np
 
@@ -39,6 +40,8 @@ from _multitables.index.types import hdf5_errors
 Object = tuple[OpenFile, int]
 
 _WILD = re.compile(r"[*?\[]")
+#: Any number of names.
+ANY = "**"
 
 
 def only(path: str, by: int, value: str) -> str:
@@ -69,8 +72,15 @@ class Match:
     names: tuple[str, ...]
     is_wild: bool
     run: Run
-    #: Which of several files was looked through.
+    #: Which of several files was looked through, and by which of several paths.
     file: int = 0
+    pattern: int = 0
+    #: What a wildcard stands for before each of the names, with a slash.
+    before: str = ""
+
+    def value(self, number: int) -> str:
+        """Return what the wildcard stands for of which names are."""
+        return self.before + self.names[number]
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,18 +158,20 @@ class Excluded:
             [re.compile(fnmatch.translate(part)).match for part in parts_of(path)] for path in paths
         ]
 
-    def rest(self, level: list[Match], depth: int) -> list[Match]:
-        """Return the objects that are not left out, whose paths have this many names."""
-        paths = [path for path in self._all if len(path) == depth]
-        rest = (self._rest(match, paths) for match in level) if paths else level
-        return [match for match in rest if match.names]
+    def rest(self, level: list[Match]) -> list[Match]:
+        """Return the objects that are not left out."""
+        return [rest for match in level if (rest := self.rest_of(match)).names]
 
-    def _rest(self, match: Match, paths: Sequence[Sequence[Callable[[str], Any]]]) -> Match:
+    def rest_of(self, match: Match) -> Match:
+        """Return those of a match that are not left out."""
+        if not self._all:
+            return match
         group = parts_of(match.path)
         last = [
             names[-1]
-            for names in paths
-            if all(is_name(part) for is_name, part in zip(names[:-1], group, strict=True))
+            for names in self._all
+            if len(names) == len(group) + 1
+            and all(is_name(part) for is_name, part in zip(names[:-1], group, strict=True))
         ]
         at = [n for n, name in enumerate(match.names) if not any(is_it(name) for is_it in last)]
         if len(at) == len(match.names):
@@ -192,19 +204,22 @@ def matches(
     """
     level = [Match((), "", ("",), False, _run_of(source.find("")))]
     excluded = Excluded(exclude)
-    for depth, part in enumerate(parts_of(path), start=1):
+    for part in parts_of(path):
         groups = [_Group(match, number) for match in level for number in range(len(match.names))]
         if groups_on_way is not None:
             groups_on_way.update((group.path, group.place) for group in groups)
         main = groups[0].place.file
         ahead = prefetched(main, groups, partial(_offset_in, main))
-        of_groups = (_inside(source, group, part, links, lists_all) for group in ahead)
+        if part == ANY:
+            of_groups = (_below(group, links, excluded) for group in ahead)
+        else:
+            of_groups = (_inside(source, group, part, links, lists_all) for group in ahead)
         level = list(chain.from_iterable(of_groups))
         if not level:
             paths = [group.place.path for group in groups]
             names = children(groups[0].place)
             raise hdf5_errors.nothing_matches(source.filename, path, part, paths, names)
-        level = excluded.rest(level, depth)
+        level = excluded.rest(level)
         if not level:
             raise hdf5_errors.nothing_left(source.filename, path, exclude)
     return level
@@ -214,9 +229,9 @@ class _Group:
     """A group in which the next part of the path is searched."""
 
     def __init__(self, match: Match, number: int) -> None:
-        name = match.names[number]
-        self.values = (*match.values, name) if match.is_wild else match.values
-        self.path = f"{match.path}{name}/"
+        self.values = (*match.values, match.value(number)) if match.is_wild else match.values
+        self.of, self.name = match.path, match.names[number]
+        self.path = f"{self.of}{self.name}/"
         self.place = match.run.place(number)
 
 
@@ -248,6 +263,27 @@ def _inside(
                 continue
             run = _run_of(found)
         yield Match(group.values, group.path, (name,), is_wild, run)
+
+
+def _below(group: _Group, links: Links, excluded: Excluded) -> Iterator[Match]:
+    """Yield a group, and all objects below it; one that has several paths by one of them."""
+    yield Match((*group.values, ""), group.of, (group.name,), False, _run_of(group.place))
+    left, seen = deque([(group.place, group.path, "")]), {-1, group.place.offset}
+    while left:
+        place, path, before = left.popleft()
+        listed, prefix = links.of(place), _prefix(place)
+        at = []
+        for number, target in enumerate(listed.targets.tolist()):
+            if target not in seen:
+                seen.add(target)
+                at.append(number)
+        names, targets = tuple(listed.names[number] for number in at), listed.targets[at]
+        run = Run(place.file, prefix, names, targets)
+        match = excluded.rest_of(Match(group.values, path, names, True, run, before=before))
+        if match.names:
+            yield match
+        for number, name in enumerate(match.names):
+            left.append((match.run.place(number), f"{path}{name}/", f"{before}{name}/"))
 
 
 def _prefix(group: Place) -> str:

@@ -471,7 +471,7 @@ def _items_of(
 def _only(spec: ItemSpec, key: str) -> ItemSpec:
     """Return what has the item of a key, and as little else as a path can say."""
     if isinstance(spec.by, int):
-        return replace(spec, path=only(spec.path, spec.by, key))
+        return replace(spec, paths=tuple(only(path, spec.by, key) for path in spec.paths))
     if not spec.file.is_several:
         return spec
     return replace(spec, file=spec.file.one(spec.file.filenames.index(key)))

@@ -40,7 +40,7 @@ from _multitables.index.datasets.survey import (
 from _multitables.index.files import device
 from _multitables.index.joined.kept_source import KeptSource
 from _multitables.index.joined.source import MissingFiles, is_missing
-from _multitables.index.names.pattern import Links, Match, matches, parts_of, wildcards
+from _multitables.index.names.pattern import ANY, Links, Match, matches, parts_of, wildcards
 from _multitables.index.opened.open_files import Place
 from _multitables.index.opened.runs import distinct
 from _multitables.index.types import hdf5_errors
@@ -58,7 +58,9 @@ class ItemSpec:
     """Which items are wanted, as the user said it."""
 
     file: KeptSource
-    path: str
+    #: Paths with wildcards, and what the datasets of each are called; None: as in the file.
+    paths: tuple[str, ...]
+    labels: tuple[str, ...] | None
     #: A wildcard, or `FILE`.
     by: int | str
     scales: bool
@@ -66,6 +68,19 @@ class ItemSpec:
     exclude: tuple[str, ...]
     #: Whether the file lies on a rotating disk; None: the kernel says.
     rotational: bool | None
+
+    @property
+    def path(self) -> str:
+        """The paths, for messages."""
+        return " + ".join(self.paths)
+
+    def matches(self, source: Source, links: Links, **options: Any) -> list[Match]:
+        """Return the objects of a file that the paths name."""
+        return [
+            replace(match, pattern=number) if number else match
+            for number, path in enumerate(self.paths)
+            for match in matches(source, path, links, exclude=self.exclude, **options)
+        ]
 
 
 @dataclass(frozen=True)
@@ -219,7 +234,9 @@ def open_items(spec: ItemSpec) -> OpenedItems:
     surveyed, found = whole.survey, whole.found
     is_dataset = surveyed.kind[: sum(len(match.names) for match in found)] != NO_DATASET
     by = spec.file.filenames if isinstance(spec.by, str) else spec.by
-    items = Items(found, by, is_dataset)
+    items = Items(found, by, is_dataset, spec.labels)
+    if len(spec.paths) > 1:
+        _check_names(spec, items)
     if spec.file.is_several:
         _check_once(spec, items)
     return OpenedItems(
@@ -263,7 +280,7 @@ def _at_once(spec: ItemSpec) -> _Found | None:
     links = Links()
     with spec.file.one(0).open() as source:
         try:
-            first = matches(source, spec.path, links, lists_all=True, exclude=spec.exclude)
+            first = spec.matches(source, links, lists_all=True)
         except MultitablesError:
             return None  # its own error, or that of others
         if source.direct or any(match.run.file is not source.files.main for match in first):
@@ -330,25 +347,27 @@ def _has_nothing(error: MultitablesError) -> bool:
 
 
 def _check_by(spec: ItemSpec) -> None:
-    wild = wildcards(spec.path)
-    if spec.by == FILE or (isinstance(spec.by, int) and 0 <= spec.by < len(wild)):
-        return
-    raise OptionsError(
-        f"by is out of range: expected {FILE!r}, or less than the {len(wild)} wildcards of "
-        f"{spec.path!r}, got {spec.by!r}"
-        if wild
-        else f"{spec.path!r} has no wildcard",
-        advice="Write * for the part of the path that differs",
-        option="by",
-        expected=len(wild),
-        got=spec.by,
-    )
+    for path in spec.paths:
+        wild = wildcards(path)
+        if spec.by == FILE or (isinstance(spec.by, int) and 0 <= spec.by < len(wild)):
+            continue
+        raise OptionsError(
+            f"by is out of range: expected {FILE!r}, or less than the {len(wild)} wildcards of "
+            f"{path!r}, got {spec.by!r}"
+            if wild
+            else f"{path!r} has no wildcard",
+            advice="Write * for the part of the path that differs",
+            option="by",
+            expected=len(wild),
+            got=spec.by,
+        )
 
 
 def _check_exclude(spec: ItemSpec) -> None:
-    depth = len(parts_of(spec.path))
+    is_any = any(ANY in parts_of(path) for path in spec.paths)
+    depth = max(len(parts_of(path)) for path in spec.paths)
     for path in spec.exclude:
-        if not 0 < len(parts_of(path)) <= depth:
+        if not parts_of(path) or (len(parts_of(path)) > depth and not is_any):
             raise OptionsError(
                 f"exclude cannot name anything of {spec.path!r} (expected paths of 1 to {depth} "
                 f"names, got {path!r})",
@@ -357,6 +376,20 @@ def _check_exclude(spec: ItemSpec) -> None:
                 expected=depth,
                 got=path,
             )
+
+
+def _check_names(spec: ItemSpec, items: Items) -> None:
+    """Raise if two datasets of an item have one name."""
+    for item in range(len(items)):
+        names = [items.name(number) for number in items.numbers(item)]
+        for name in names:
+            if names.count(name) > 1:
+                raise OptionsError(
+                    f"item {items.keys[item]!r} has several datasets {name!r} of {spec.path!r}",
+                    advice="Give a dict of paths, whose keys are the names",
+                    option="path",
+                    got=spec.paths,
+                )
 
 
 def _check_once(spec: ItemSpec, items: Items) -> None:
@@ -399,12 +432,10 @@ def _of_file(source: Source, spec: ItemSpec) -> tuple[list[Match], _OfFile]:
     if source.direct:
         device.check_direct(source.filename)
     links, groups_on_way = Links(), dict[str, Place]()
-    found = matches(
+    found = spec.matches(
         source,
-        spec.path,
         links,
         lists_all=spec.scales,
-        exclude=spec.exclude,
         groups_on_way=groups_on_way if spec.attrs else None,
     )
     surveyed = survey(
