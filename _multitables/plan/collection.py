@@ -140,8 +140,8 @@ class Items:
                 continue
             of = match.before, match.names
             if of not in known:
-                keys = [match.value(at) for at in range(len(match.names))]
-                known[of] = np.array([numbers.setdefault(key, len(numbers)) for key in keys])
+                values = map(match.value, range(len(match.names)))
+                known[of] = np.array([numbers.setdefault(one, len(numbers)) for one in values])
             parts.append(known[of])
         return np.concatenate(parts)
 

@@ -82,7 +82,7 @@ def test_files_have_the_items_together(path: Path, tmp_path: Path) -> None:
     streamer = multitables.Streamer([path, other])
     with streamer.get_collection(PATHS, order="key", n_procs=0) as items:
         assert [item.key for item in items] == items.keys
-        assert "C/mol9" in items.keys  # noqa: SIM118 (a list)
+        assert "C/mol9" in items.keys
         assert len(items.keys) == len(MOLECULES) + 1
 
 
