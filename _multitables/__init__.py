@@ -195,6 +195,7 @@
 #       damage_book.py       the damaged chunks that were left out, and their rows
 #     collection/            items of many datasets
 #       collection.py        the public Collection: epochs, ranks and resume
+#       item_spec.py         what a collection is of, as the user said it
 #       open_items.py        a path with wildcards -> which datasets are an item
 #       item_iterator.py     the items of one loop
 #       item_reader.py       what is asked of readers for an item

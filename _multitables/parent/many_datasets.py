@@ -270,7 +270,7 @@ class ManyDatasets(StreamerBase):
         )
         named = wanted.attrs, wanted.exclude
         from _multitables.parent.collection.collection import Collection
-        from _multitables.parent.collection.open_items import ItemSpec
+        from _multitables.parent.collection.item_spec import ItemSpec
 
         structure, leaves = structure_of(path)
         labels = tuple(map(str, structure.keys)) if structure.keys else None

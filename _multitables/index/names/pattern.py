@@ -50,6 +50,8 @@ def only(path: str, by: int, value: str) -> str:
     plain = next((n for n, letter in enumerate(value) if letter.isalnum()), None)
     for number, part in enumerate(parts):
         at += bool(_WILD.search(part))
+        if at == by and part == ANY:  # its value may have any number of names
+            return path
         if at == by and plain is not None:  # still a wildcard
             begin, end = glob.escape(value[:plain]), glob.escape(value[plain + 1 :])
             parts[number] = f"{begin}[{value[plain]}]{end}"

@@ -20,7 +20,6 @@ import numpy as np
 from _multitables import _core, machine, options
 from _multitables.errors import ClosedError, MultitablesError, OptionsError
 from _multitables.index.chunk_index import I64
-from _multitables.index.names.pattern import only
 from _multitables.options import check_number
 from _multitables.parent.batches.batch_iterator import Bookmark, Progress
 from _multitables.parent.collection.dask_bag import bag_of
@@ -28,7 +27,8 @@ from _multitables.parent.collection.item import Item
 from _multitables.parent.collection.item_batches import ItemBatches
 from _multitables.parent.collection.item_iterator import ItemIterator, Step
 from _multitables.parent.collection.item_reader import ItemReader
-from _multitables.parent.collection.open_items import ItemSpec, OpenedItems, open_items
+from _multitables.parent.collection.item_spec import ItemSpec
+from _multitables.parent.collection.open_items import OpenedItems, open_items
 from _multitables.parent.dependents import Dependents
 from _multitables.parent.node.place import NodePlace
 from _multitables.parent.node.shared_readers import SharedReaders
@@ -459,22 +459,13 @@ def _items_of(
     pool, found = ReaderPool(True, timeout), []
     try:
         for key in keys:
-            one = _only(spec, key)
+            one = spec.only(key)
             items = Collection(one, wanted, pool, owns_pool=False)
             found += [item.copy() for item in items if item.key == key]
             items.close()
     finally:
         pool.close()
     return found
-
-
-def _only(spec: ItemSpec, key: str) -> ItemSpec:
-    """Return what has the item of a key, and as little else as a path can say."""
-    if isinstance(spec.by, int):
-        return replace(spec, paths=tuple(only(path, spec.by, key) for path in spec.paths))
-    if not spec.file.is_several:
-        return spec
-    return replace(spec, file=spec.file.one(spec.file.filenames.index(key)))
 
 
 def _ring_bytes(opened: OpenedItems, wanted: CollectionOptions, kept_bytes: int) -> int:

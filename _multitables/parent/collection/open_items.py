@@ -38,49 +38,16 @@ from _multitables.index.datasets.survey import (
     survey,
 )
 from _multitables.index.files import device
-from _multitables.index.joined.kept_source import KeptSource
 from _multitables.index.joined.source import MissingFiles, is_missing
-from _multitables.index.names.pattern import ANY, Links, Match, matches, parts_of, wildcards
+from _multitables.index.names.pattern import Links, Match
 from _multitables.index.opened.open_files import Place
 from _multitables.index.opened.runs import distinct
 from _multitables.index.types import hdf5_errors
 from _multitables.index.types.plugins import READERS_FILTERS
+from _multitables.parent.collection.item_spec import FILE, ItemSpec
 from _multitables.parent.stream.warnings_of_streams import warn_of_missing
 from _multitables.plan.collection import ALIGN_BYTES, Items, Layout, layout_of
 from _multitables.wire.survey_bytes import SurveyTable, table_of
-
-#: An item for each file.
-FILE = "file"
-
-
-@dataclass(frozen=True)
-class ItemSpec:
-    """Which items are wanted, as the user said it."""
-
-    file: KeptSource
-    #: Paths with wildcards, and what the datasets of each are called; None: as in the file.
-    paths: tuple[str, ...]
-    labels: tuple[str, ...] | None
-    #: A wildcard, or `FILE`.
-    by: int | str
-    scales: bool
-    attrs: tuple[str, ...]
-    exclude: tuple[str, ...]
-    #: Whether the file lies on a rotating disk; None: the kernel says.
-    rotational: bool | None
-
-    @property
-    def path(self) -> str:
-        """The paths, for messages."""
-        return " + ".join(self.paths)
-
-    def matches(self, source: Source, links: Links, **options: Any) -> list[Match]:
-        """Return the objects of a file that the paths name."""
-        return [
-            replace(match, pattern=number) if number else match
-            for number, path in enumerate(self.paths)
-            for match in matches(source, path, links, exclude=self.exclude, **options)
-        ]
 
 
 @dataclass(frozen=True)
@@ -227,8 +194,7 @@ def open_items(spec: ItemSpec) -> OpenedItems:
     MissingDatasetError
         Nothing matches.
     """
-    _check_by(spec)
-    _check_exclude(spec)
+    spec.check()
     whole = _at_once(spec) or _file_by_file(spec)
     warn_of_missing(whole.missing)
     surveyed, found = whole.survey, whole.found
@@ -344,38 +310,6 @@ def _filters(source: Source) -> Container[int]:
 def _has_nothing(error: MultitablesError) -> bool:
     """Whether nothing in a file matches, so that it is passed over."""
     return isinstance(error, MissingDatasetError)
-
-
-def _check_by(spec: ItemSpec) -> None:
-    for path in spec.paths:
-        wild = wildcards(path)
-        if spec.by == FILE or (isinstance(spec.by, int) and 0 <= spec.by < len(wild)):
-            continue
-        raise OptionsError(
-            f"by is out of range: expected {FILE!r}, or less than the {len(wild)} wildcards of "
-            f"{path!r}, got {spec.by!r}"
-            if wild
-            else f"{path!r} has no wildcard",
-            advice="Write * for the part of the path that differs",
-            option="by",
-            expected=len(wild),
-            got=spec.by,
-        )
-
-
-def _check_exclude(spec: ItemSpec) -> None:
-    is_any = any(ANY in parts_of(path) for path in spec.paths)
-    depth = max(len(parts_of(path)) for path in spec.paths)
-    for path in spec.exclude:
-        if not parts_of(path) or (len(parts_of(path)) > depth and not is_any):
-            raise OptionsError(
-                f"exclude cannot name anything of {spec.path!r} (expected paths of 1 to {depth} "
-                f"names, got {path!r})",
-                advice="Write paths from the root group on, as '/shots/*/signals/raw'",
-                option="exclude",
-                expected=depth,
-                got=path,
-            )
 
 
 def _check_names(spec: ItemSpec, items: Items) -> None:
