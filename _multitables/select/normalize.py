@@ -81,8 +81,8 @@ class Refused:
 def whole_rows(selection: Selection) -> tuple[str, int, int, int, bool] | None:
     """(field or "", start, step, count, scalar) of a selection of whole rows, or None.
 
-    For the most frequent requests, in about a microsecond: one number or slice, before or after
-    at most one field. None says nothing: then `normalize` tells.
+    For the most frequent requests, in about a microsecond: one number, slice or Ellipsis, before or
+    after at most one field. None says nothing: then `normalize` tells.
     """
     dataset = selection.dataset
     found = _rows(dataset, selection.steps)
@@ -95,6 +95,8 @@ def whole_rows(selection: Selection) -> tuple[str, int, int, int, bool] | None:
         if not -n_rows <= key < n_rows:
             return None
         return field, int(key) % n_rows, 1, 1, True
+    if key is Ellipsis:
+        return field, 0, 1, n_rows, False
     if kind is not slice:
         return None
     try:

@@ -13,7 +13,7 @@ import pytest
 import tables
 
 from _multitables.errors import UnsupportedDatasetError
-from _multitables.index.chunk_index import CHUNK, ChunkIndex, Ragged
+from _multitables.index.chunk_index import CHUNK, ChunkIndex, Ragged, changed
 from _multitables.index.datasets.source import open_source
 from _multitables.plan.dataset_table import lookup_table
 from _multitables.wire import plan_bytes
@@ -75,6 +75,34 @@ def test_equal_arguments_give_equal_bytes(h5: Path, chunks: tuple[int, ...] | No
     assert made[0] == made[1] != made[2]
 
 
+def test_the_core_makes_the_table_of_what_lies_in_its_file_alone(h5: Path) -> None:
+    rows = np.zeros(9, [("a", "<i4"), ("b", ">f8", (2,))])
+    with h5py.File(h5, "w", userblock_size=512) as file:
+        file["together"] = np.zeros((100_000, 5))
+        file.create_dataset("gzip", (9, 7), "<i2", chunks=(2, 3), compression=1)[1, 5:] = 3
+        file.create_dataset("never", (10, 2), "<f8", fillvalue=2.5)
+        file.create_dataset("compound", data=rows, chunks=(4,))
+        plist = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+        plist.set_layout(h5py.h5d.COMPACT)
+        space = h5py.h5s.create_simple((5,))
+        h5py.h5d.create(file.id, b"compact", h5py.h5t.STD_I16BE, space, plist)
+        layout = h5py.VirtualLayout((9,), rows.dtype)
+        layout[:] = h5py.VirtualSource(file["compound"])
+        file.create_virtual_dataset("virtual", layout)
+        file["empty"] = np.zeros((0, 3))
+    with open_source(h5, {}) as source:
+        names = ("together", "gzip", "never", "compound", "compact")
+        for name, field in (*((name, "") for name in names), ("compound", "b")):
+            want = source.index(name, field)
+            _, index, table = source.describe(name, field)
+            assert table is not None, name
+            assert changed(index, chunks=want.chunks) == want
+            assert index.chunks.tolist() == want.chunks.tolist()
+            by_index = lookup_table(want, direct=False, native_filters=NATIVE)
+            assert table.encoded == plan_bytes.made_table(by_index).encoded, name
+        assert [source.describe(name)[2] for name in ("virtual", "empty")] == [None, None]
+
+
 def test_kinds_of_datasets(h5: Path) -> None:
     rows = np.zeros(5, [("a", "<i4"), ("b", "<f8", (2,))])
     with tables.open_file(str(h5), "w") as file:
@@ -105,7 +133,7 @@ def test_kinds_of_datasets(h5: Path) -> None:
             name: source.describe(name)
             for name in ("table", "array", "ragged", "shaped", "bools", "compounds", "lists")
         }
-        assert {name: kind for name, (kind, _) in found.items()} == {
+        assert {name: kind for name, (kind, *_) in found.items()} == {
             "table": "table",
             "array": "array",
             "ragged": "vlarray",

@@ -47,7 +47,7 @@ def _closed() -> Iterator[None]:
 def dataset(path: Path, name: str = "/x", library: str = "") -> Selection:
     """A dataset as a reader of the user's would describe it."""
     with open_source(path, {}) as source:
-        kind, index = source.describe(name)
+        kind, index, _ = source.describe(name)
         return Selection(
             DatasetInfo(
                 index.filename,

@@ -297,6 +297,8 @@ def test_a_selection_is_no_array() -> None:
     ("write", "want"),
     [
         (lambda d: d[3], ("", 3, 1, 1, True)),
+        (lambda d: d[...], ("", 0, 1, 40, False)),
+        (lambda d: d["b"][...], ("b", 0, 1, 40, False)),
         (lambda d: d[-1], ("", 39, 1, 1, True)),
         (lambda d: d[np.int64(5)], ("", 5, 1, 1, True)),
         (lambda d: d[30:35], ("", 30, 1, 5, False)),

@@ -4,14 +4,18 @@ Law
 ---
 1. Values: what was read of the file once.
 2. A dataset that has no rows of one size is an error that names the file and the path.
+3. The table of a dataset that lies in its file alone is made here, by one call of the core, for
+   handles, requests and streams.
 """
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
+from _multitables import _core, sizes
 from _multitables._core import Datatype, Mappings, StoredDataset
-from _multitables.index.opened.open_files import Place
+from _multitables.index.chunk_index import SourceFile
+from _multitables.index.opened.open_files import OpenFile, Place
 from _multitables.index.types import hdf5_errors, hdf5_metadata
 from _multitables.index.types.element_type import FieldType, field_type
 from _multitables.index.types.hdf5_metadata import Attribute
@@ -52,6 +56,19 @@ class StoredField(NamedTuple):
 
     dataset: DescribedDataset
     part: FieldType
+
+
+def plain_table(file: OpenFile, stored: StoredDataset, part: FieldType) -> _core.Table | None:
+    """Make the table of a dataset, or of a column, whose bytes lie in its file alone.
+
+    None: they do not, or the core does not decode it, or it is damaged; its index says which.
+    """
+    source = SourceFile(file.filename, file.fingerprint).for_table()
+    piece = sizes.REMOTE_TASK_BYTES if file.fingerprint.access else sizes.PIECE_BYTES
+    try:
+        return stored.table(source, part.for_table, piece)
+    except hdf5_errors.FROM_CORE:
+        return None
 
 
 def field_type_in(dataset: DescribedDataset, field: str | None, mixed: bool = False) -> FieldType:

@@ -19,7 +19,12 @@ from _multitables import _core
 from _multitables._core import Datatype, Mappings, StoredDataset
 from _multitables.errors import UnsupportedDatasetError
 from _multitables.index.chunk_index import ChunkIndex, Ragged, Records, SourceFile, Stored
-from _multitables.index.datasets.described import DescribedDataset, StoredField, field_type_in
+from _multitables.index.datasets.described import (
+    DescribedDataset,
+    StoredField,
+    field_type_in,
+    plain_table,
+)
 from _multitables.index.files.open_options import (
     OpenOptions,
     check_stored,
@@ -188,7 +193,9 @@ class Source:
         """Return the index of what `stored_field` returned, with its chunks."""
         return self._index(found.dataset, found.part, found.dataset.dims, chunks=chunks)
 
-    def describe(self, path: str, field: str | None = None) -> tuple[str, ChunkIndex]:
+    def describe(
+        self, path: str, field: str | None = None
+    ) -> tuple[str, ChunkIndex, _core.Table | None]:
         """Say what a dataset is, and index it, or a column, less members without a fixed size.
 
         Returns
@@ -198,15 +205,19 @@ class Source:
         index : ChunkIndex
             Of ragged data it says what the data is, but not where: a library reads it. Its dtype
             is that of an atom, which may be a subarray.
+        table : _core.Table or None
+            None: the index makes it.
         """
         place = self.find(path)
         with place.errors_named():
             dataset = self._dataset(place)
             if dataset.datatype.kind == "sequence":
-                return "vlarray", self._trusted(self._ragged(dataset))
-            index = self._index(dataset, field_type_in(dataset, field, mixed=True), dataset.dims)
+                return "vlarray", self._trusted(self._ragged(dataset)), None
+            part = field_type_in(dataset, field, mixed=True)
+            plain = self._plain(dataset, part)
+            index, table = plain or (self._index(dataset, part, dataset.dims), None)
         is_table = index.dtype.names is not None and len(index.shape) == 1
-        return "table" if is_table else "array", index
+        return "table" if is_table else "array", index, table
 
     def is_ragged(self, place: Place) -> bool:
         """Whether each row of the dataset at a place has a length of its own."""
@@ -268,6 +279,20 @@ class Source:
         of = SourceFile(file.filename, file.fingerprint)
         return Ragged((of,), path, kind, dims, None, reason="ragged")
 
+    def _plain(
+        self, dataset: DescribedDataset, part: FieldType
+    ) -> tuple[Stored, _core.Table] | None:
+        """Index what lies in its file alone, by the table that the core makes of it."""
+        place, stored, kind, table = dataset.place, dataset.stored, _kind(dataset, part), None
+        is_direct = part.element.direct and not (self.direct or self.is_split)
+        if is_direct and not kind.why_library(_core.native_filters()):
+            table = plain_table(place.file, stored, part)
+        if table is None:
+            return None
+        files, dims = (SourceFile(place.file.filename, place.file.fingerprint),), dataset.dims
+        extents, inline = stored.chunk_dims, stored.elements
+        return Stored(files, place.path, kind, dims, extents, (), table.chunks, inline), table
+
     def _index(
         self,
         dataset: DescribedDataset,
@@ -277,15 +302,9 @@ class Source:
         chunks: Records | None = None,
     ) -> ChunkIndex:
         file, path, stored = dataset.place.file, dataset.place.path, dataset.stored
-        pipeline = hdf5_metadata.pipeline_of(stored.filters)
         raw = self._raw(file.filename, stored) if stored.external_files else None
-        # Where HDF5 writes no fill value, it reads none either: memory stays as it was, here zero.
-        fill = b"" if stored.fill_is_never_written else stored.fill_value
-        library = part.element.library or hdf5_metadata.library_for(dataset.pytables, pipeline)
-        size = stored.element_bytes
-        kind = Kind(part, size, pipeline, fill or bytes(size), library)
         of, reason = SourceFile(file.filename, file.fingerprint), self._reason(part, stored, raw)
-        index = Stored((of,), path, kind, dims, stored.chunk_dims)
+        index = Stored((of,), path, _kind(dataset, part), dims, stored.chunk_dims)
         if reason:
             return self._trusted(index.by_library(reason))
         self._trusted(index)
@@ -460,6 +479,16 @@ class Source:
         if stored.external_files and not raw:
             return "its bytes lie in external files"
         return REASONS.get(stored.layout, "")
+
+
+def _kind(dataset: DescribedDataset, part: FieldType) -> Kind:
+    stored = dataset.stored
+    pipeline = hdf5_metadata.pipeline_of(stored.filters)
+    # Where HDF5 writes no fill value, it reads none either: memory stays as it was, here zero.
+    fill = b"" if stored.fill_is_never_written else stored.fill_value
+    library = part.element.library or hdf5_metadata.library_for(dataset.pytables, pipeline)
+    size = stored.element_bytes
+    return Kind(part, size, pipeline, fill or bytes(size), library)
 
 
 def _mappings(place: Place, stored: StoredDataset) -> Mappings:

@@ -13,11 +13,12 @@ from __future__ import annotations
 import errno
 import functools
 import os
-from collections.abc import Iterable
+from collections.abc import Sequence
 from pathlib import Path
 
 from _multitables._core import Descriptor
 from _multitables.errors import OptionsError
+from _multitables.index.chunk_index import SourceFile
 
 #: RAID levels of md that keep neighbouring bytes on one disk.
 ONE_AFTER_THE_OTHER = ("raid1", "linear")
@@ -60,11 +61,14 @@ def _text(path: Path) -> str:
     return path.read_text(encoding="ascii").strip()
 
 
-def is_cached(filename: str, offsets: Iterable[int]) -> bool:
+def is_cached(of: SourceFile, offsets: Sequence[int]) -> bool:
     """Say whether the page cache has these bytes of a file, without a read from the device."""
+    opened = of.fingerprint.opened
+    if opened is not None and opened.descriptor is not None:
+        return opened.has_cached(offsets)
     byte = bytearray(1)
     try:
-        file = Descriptor.open(filename, os.O_RDONLY)
+        file = Descriptor.open(of.filename, os.O_RDONLY)
         return all(os.preadv(file.fileno(), [byte], at, os.RWF_NOWAIT) == 1 for at in offsets)
     except (OSError, AttributeError):
         return False

@@ -16,6 +16,7 @@ from _multitables.index.chunk_index import Fingerprint
 from _multitables.remote.names import is_remote
 from _multitables.remote.options import StorageOptions
 
+NO_OPTIONS = StorageOptions()
 ALL_DESCRIPTORS = 1 << 16  # of a process, where the system does not list them
 
 
@@ -69,7 +70,7 @@ def current_name(name: str, fingerprint: Fingerprint) -> str | None:
     """Return a name that opens the file that was indexed; None: it has changed."""
     access = fingerprint.access
     try:
-        found = fingerprint_of(name, access.options if access else StorageOptions())
+        found = fingerprint_of(name, access.options if access else NO_OPTIONS)
         return name if found == fingerprint else None
     except OSError:
         opening = opening_name(name, fingerprint)

@@ -29,6 +29,7 @@ from _multitables.index.chunk_index import changed as changed_fields
 from _multitables.index.files.open_options import OpenOptions
 from _multitables.index.files.reach import Reach
 from _multitables.index.files.stored_files import (
+    NO_OPTIONS,
     current_name,
     fingerprint_of,
     is_file,
@@ -49,7 +50,6 @@ UNKNOWN = -1
 UNKNOWN_WAY = "a group on the way to it is stored as the core does not know"
 #: Headers of this many objects are fetched from a store at a time.
 PREFETCHED = 256
-NO_OPTIONS = StorageOptions()
 PLAIN = OpenOptions()
 LINKS_FOLLOWED = 16  # as HDF5 does
 ORIGIN = "${ORIGIN}"

@@ -19,14 +19,14 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from _multitables import _core, sizes
+from _multitables import _core
 from _multitables._core import Datatype
 from _multitables.elements.values import decode
 from _multitables.errors import MissingFieldError, UnsupportedDatasetError
-from _multitables.index.chunk_index import ChunkIndex, SourceFile, changed
+from _multitables.index.chunk_index import ChunkIndex, changed
+from _multitables.index.datasets.described import plain_table
 from _multitables.index.datasets.source import Source
 from _multitables.index.opened.open_files import Place
-from _multitables.index.types import hdf5_errors
 from _multitables.index.types.element_type import FieldType, flat, stored_type
 from _multitables.index.types.numpy_type import Unsupported, numpy_dtype
 from _multitables.parent.open.kept import kept
@@ -361,26 +361,13 @@ class Contents:
             delivered = stored_type(self._datatype.size)
         element = delivered.element.dtype
         dtype, inner = element.base, delivered.leading_dims + element.shape
-        core = self._plain_table(delivered)
+        core = plain_table(self._place.file, self._said, delivered)
         if core is not None:
             return Part(dtype, inner, "", self._reader.dataset(core))
         table = _table(self._index(field))
         (dataset,) = table.datasets
         read = None if dataset.reason else self._reader.dataset(made_table(table))
         return Part(dtype, inner, dataset.reason, read)
-
-    def _plain_table(self, delivered: FieldType) -> _core.Table | None:
-        """Make the table of a dataset, or of a field, whose bytes lie in its file alone.
-
-        None: they do not, or the core does not decode it, or it is damaged; its index says which.
-        """
-        file = self._place.file
-        source = SourceFile(file.filename, file.fingerprint).for_table()
-        piece = sizes.REMOTE_TASK_BYTES if file.fingerprint.access else sizes.PIECE_BYTES
-        try:
-            return self._said.table(source, delivered.for_table, piece)
-        except hdf5_errors.FROM_CORE:
-            return None
 
     def _index(self, field: str) -> ChunkIndex:
         """Return the index of a field: a library, an error or data that is not plain needs it."""

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import threading
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from _multitables import _core
 from _multitables.errors import FileChangedError
@@ -28,16 +29,20 @@ from _multitables.select.selection import DatasetInfo
 from _multitables.wire import plan_bytes
 
 
-@dataclass(slots=True)
+@dataclass(eq=False)
 class Part:
     """A dataset, or one column of it."""
 
     index: ChunkIndex
-    table: DatasetTable
     #: Read around the page cache.
     direct: bool
     #: None: a library reads it.
-    core: _core.Dataset | None
+    core: _core.Dataset | None = None
+
+    @cached_property
+    def table(self) -> DatasetTable:
+        """How readers read it, which errors tell."""
+        return lookup_table(self.index, direct=self.direct, native_filters=READERS_FILTERS)
 
 
 class Catalogues:
@@ -58,7 +63,7 @@ class Catalogues:
                 return known
             file, path, version = self._dataset
             with file.open() as source:
-                _, index = of_version(source, version).describe(path, field)
+                _, index, table = of_version(source, version).describe(path, field)
             before = self._parts[""].index.fingerprint
             if index.fingerprint != before:
                 raise FileChangedError(
@@ -71,17 +76,24 @@ class Catalogues:
                     expected=before.size_bytes,
                     got=index.fingerprint.size_bytes,
                 )
-            return self.add(field, index, source, queue)
+            return self.add(field, index, source, queue, table)
 
-    def add(self, field: str, index: ChunkIndex, source: Source, queue: _core.WorkQueue) -> Part:
+    def add(
+        self,
+        field: str,
+        index: ChunkIndex,
+        source: Source,
+        queue: _core.WorkQueue,
+        table: _core.Table | None = None,
+    ) -> Part:
         """Tell the readers of the dataset or a column, unless a library reads it."""
-        table = lookup_table(index, direct=source.direct, native_filters=READERS_FILTERS)
-        (dataset,) = table.datasets
-        part = Part(index, table, source.direct, None)
-        if not dataset.reason:
-            core = plan_bytes.made_table(table)
+        part = Part(index, source.direct)
+        if table is None and not part.table.datasets[0].reason:
+            table = plan_bytes.made_table(part.table)
+        if table is not None:
+            dtype, row_shape, known = index.dtype, list(index.row_shape), table
             part.core = self.native[field] = made(
-                lambda: queue.dataset(core, index.dtype, list(index.row_shape)), core.n_bytes
+                lambda: queue.dataset(known, dtype, row_shape), table.n_bytes
             )
         self._parts[field] = part
         return part
@@ -97,8 +109,7 @@ class NoCatalogues(Catalogues):
 
     def __init__(self, index: ChunkIndex) -> None:
         self.native = {}
-        table = lookup_table(index, direct=False, native_filters=())
-        self._whole = Part(index, table, direct=False, core=None)
+        self._whole = Part(index, direct=False)
 
     def part(self, field: str, queue: _core.WorkQueue) -> Part:
         """Return the dataset, whatever the column."""
@@ -117,10 +128,10 @@ def open_dataset(
 ) -> DatasetHandle:
     """Index a dataset, in a version of it, and tell the readers of it."""
     with file.open() as source:
-        kind, index = of_version(source, version).describe(path)
+        kind, index, table = of_version(source, version).describe(path)
     if source.direct:
         device.check_direct(index.filename)
-    return handle_of(queue, file, path, index, source, kind, version)
+    return handle_of(queue, file, path, index, source, kind, version, table)
 
 
 def handle_of(
@@ -131,10 +142,11 @@ def handle_of(
     source: Source,
     kind: str,
     version: CheckedVersion | None = None,
+    table: _core.Table | None = None,
 ) -> DatasetHandle:
-    """Tell the readers of a dataset that was indexed."""
+    """Tell the readers of a dataset that was indexed, and whose table may be there."""
     catalogues = Catalogues(file, path, version)
-    catalogues.add("", index, source, queue)
+    catalogues.add("", index, source, queue, table)
     return DatasetHandle(
         filename=index.filename,
         path=index.path,

@@ -17,7 +17,7 @@ from collections.abc import Iterator, Sequence
 
 from _multitables import _core, machine, sizes
 from _multitables.errors import ReaderDiedError
-from _multitables.index.chunk_index import ChunkIndex
+from _multitables.index.chunk_index import ChunkIndex, SourceFile
 from _multitables.index.datasets.survey import ALONE, Survey
 from _multitables.index.files import device
 from _multitables.index.types.plugins import READERS_FILTERS
@@ -91,7 +91,7 @@ def _is_plain(index: ChunkIndex) -> bool:
 def _is_cached(index: ChunkIndex) -> bool:
     """Say whether the page cache seems to have what is stored of a dataset."""
     return all(_is_cached(one) for one in index.shown) and all(
-        device.is_cached(filename, offsets) for filename, offsets in _places(index)
+        device.is_cached(file, offsets) for file, offsets in _places(index)
     )
 
 
@@ -101,21 +101,20 @@ def _are_cached(survey: Survey) -> bool:
         return False
     chunks = survey.core.chunks["byte_offset"]
     looked = chunks[:: max(1, len(chunks) // LOOKS)].tolist()
-    return device.is_cached(survey.files[0].filename, looked)
+    return device.is_cached(survey.files[0], looked)
 
 
-def _places(index: ChunkIndex) -> Iterator[tuple[str, list[int]]]:
+def _places(index: ChunkIndex) -> Iterator[tuple[SourceFile, list[int]]]:
     """Some places in each file at which a dataset has stored bytes."""
     n_chunks = len(index.chunks)
     if not n_chunks or index.inline:
         return
     chosen = [at * (n_chunks - 1) // (LOOKS - 1) for at in range(LOOKS)] if n_chunks > 1 else [0]
-    places: dict[str, list[int]] = {}
-    for chunk in index.chunks[list(dict.fromkeys(chosen))]:
-        name = index.files[chunk["source"]].filename
-        begin, size = int(chunk["byte_offset"]), int(chunk["stored_size"])
+    places: dict[SourceFile, list[int]] = {}
+    for _, begin, size, _, source in index.chunks[list(dict.fromkeys(chosen))].tolist():
         looks = LOOKS if n_chunks == 1 and size > sizes.PIECE_BYTES else 1
-        places.setdefault(name, []).extend(begin + size * look // looks for look in range(looks))
+        within = [begin + size * look // looks for look in range(looks)]
+        places.setdefault(index.files[source], []).extend(within)
     yield from places.items()
 
 

@@ -41,6 +41,11 @@ impl OpenedFile {
         self.0.descriptor()
     }
 
+    /// Whether the page cache has the bytes at these places, without a read from the device.
+    fn has_cached(&self, places: Vec<u64>) -> bool {
+        self.0.has_cached(places)
+    }
+
     /// Close it, for its metadata too.
     fn close(&self) {
         self.0.close();

@@ -9,6 +9,7 @@ use hdf5_filters::{FILTERS, plugin::load_by};
 use os::plugin::{self, Made};
 use pyo3::exceptions::PyOSError;
 use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBytes, PyDict};
 use serve::process::serve;
 use std::ffi::OsString;
@@ -68,11 +69,15 @@ pub fn serve_reader(
 /// Filters that are decoded natively: id -> name.
 #[pyfunction]
 pub fn native_filters(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
-    let names = PyDict::new(py);
-    for filter in &FILTERS {
-        names.set_item(filter.id, filter.name)?;
-    }
-    Ok(names)
+    static NAMES: PyOnceLock<Py<PyDict>> = PyOnceLock::new();
+    let made = || {
+        let names = PyDict::new(py);
+        for filter in &FILTERS {
+            names.set_item(filter.id, filter.name)?;
+        }
+        Ok::<_, PyErr>(names.unbind())
+    };
+    Ok(NAMES.get_or_try_init(py, made)?.bind(py).clone())
 }
 
 /// Load the first of some files that is the plugin of a filter, and return its number among them.

@@ -4,7 +4,7 @@
 //! 1. A table is made here once and never changes; readers, requests and plans take it as it is.
 //! 2. Python gives values by names, and does not know the layout of records.
 
-use super::chunks::ChunkRecord;
+use super::chunks::{self, ChunkRecord};
 use hdf5_filters::{FILTERS, FilterSpec};
 use hdf5_format::chunk::Chunk;
 use hdf5_format::cursor::UNDEFINED;
@@ -12,14 +12,14 @@ use hdf5_format::error::Result as FormatResult;
 use hdf5_format::file::{Dataset, File};
 use hdf5_format::filter_pipeline::Filter;
 use hdf5_format::layout::Layout;
-use numpy::{PyArrayMethods, PyReadonlyArray1, PyReadonlyArray2};
+use numpy::{PyArray1, PyArrayMethods, PyReadonlyArray1, PyReadonlyArray2};
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::PyBytes;
 use std::sync::{Arc, Mutex, PoisonError};
 use tables::builder::{Kind, Shape, TableBuilder, pieces, row_bytes};
-use tables::dataset::Fingerprint;
+use tables::dataset::{DatasetTable, Fingerprint, Memory};
 use tables::source::SourceValues;
 
 /// Datasets and where their chunks are, as readers take it.
@@ -60,6 +60,14 @@ impl Table {
     #[getter]
     fn n_bytes(&self) -> usize {
         self.len
+    }
+
+    /// The stored chunks of all its datasets, as records.
+    #[getter]
+    fn chunks<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyArray1<ChunkRecord>>> {
+        let memory = Memory::Private(self.words.clone());
+        let table = DatasetTable::over(memory, 0, self.len).map_err(PyValueError::new_err)?;
+        Ok(chunks::array(py, table.chunks().to_vec()))
     }
 }
 
