@@ -80,3 +80,28 @@ def test_drawn_mappings(h5: Path, drawn: Any, data: Any) -> None:
         same(file["x"][row], wanted[row])
     if data.draw(st.integers(0, 9)) == 0:
         fast(h5, "/x", wanted)
+
+
+def test_columns_of_several_sources_side_by_side(h5: Path) -> None:
+    """Their rows begin and end in the midst of others, and column 20 has no source."""
+    layout = h5py.VirtualLayout((700, 40), "f8")
+    with h5py.File(h5, "w") as file:
+        for number, (rows, columns) in enumerate(
+            [
+                (slice(0, 700), slice(0, 13)),
+                (slice(95, 600), slice(13, 20)),
+                (slice(110, 700), slice(21, 40)),
+            ]
+        ):
+            shape = rows.stop - rows.start, columns.stop - columns.start
+            values = np.arange(np.prod(shape), dtype="f8").reshape(shape) + 10**6 * number
+            source = file.create_dataset(f"of{number}", data=values)
+            layout[rows, columns] = h5py.VirtualSource(source)
+        file.create_virtual_dataset("data", layout, fillvalue=-1)
+        expected = file["data"][...]
+    with multitables.open(h5) as file:
+        same(file["data"][...], expected)
+        same(file["data"][101:650, 5:30], expected[101:650, 5:30])
+    with multitables.Streamer(h5) as streamer:
+        rows = np.concatenate(list(streamer.get_generator("data", remainder=True, n_procs=1)))
+    same(rows.reshape(-1, 40), expected)

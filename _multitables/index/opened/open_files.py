@@ -278,36 +278,42 @@ class OpenFiles:
         return self._files[filename]
 
     def _existing(self, home: str, named: str, kind: str) -> str | None:
-        """Return the file that a link ("EXT") or a mapping ("VDS") means, as HDF5 tries them.
-
-        Source: the reference manual of ``H5Lcreate_external`` and ``H5Pset_virtual_prefix``. Names
-        count from the folder of an object as from that of a file.
+        """Return the file that a link ("EXT") or a mapping ("VDS") means.
 
         Raises
         ------
         LinkRefusedError
             It is out of reach.
         """
-        places, is_local = [], not is_remote(home)
-        if os.path.isabs(named):
-            places, named = [named] if is_local else [], os.path.basename(named)
-        folder = folder_of(home)
-        prefix = os.environ.get(f"HDF5_{kind}_PREFIX", "")
-        prefixes = prefix.split(":") if not is_remote(prefix) else [prefix]
-        if kind == "VDS" and prefix.startswith(ORIGIN):
-            prefixes.append(folder + prefix.removeprefix(ORIGIN))
-        folders = [one for one in prefixes if one and is_remote(one) != is_local]
-        if is_local:  # the name of an object is one of a file here, as to HDF5
-            here = absolute("") or os.curdir
-            folders += [folder, here, os.path.dirname(os.path.realpath(home))]
-            places += [os.path.join(one, named) for one in folders]
-        else:
-            places += [in_folder(one, named) for one in (*folders, folder)]
-        for place in map(absolute, places):
+        for place in map(absolute, _places(home, named, kind)):
             self.reach.check(place)
             if is_file(place, self.storage):
                 return place
         return None
+
+
+def _places(home: str, named: str, kind: str) -> Iterator[str]:
+    """Yield where a file that a link or a mapping names may be, as HDF5 tries them.
+
+    Source: the reference manual of ``H5Lcreate_external`` and ``H5Pset_virtual_prefix``. Names
+    count from the folder of an object as from that of a file.
+    """
+    is_local = not is_remote(home)
+    if os.path.isabs(named):
+        if is_local:
+            yield named
+        named = os.path.basename(named)
+    folder = folder_of(home)
+    prefix = os.environ.get(f"HDF5_{kind}_PREFIX", "")
+    prefixes = prefix.split(":") if not is_remote(prefix) else [prefix]
+    if kind == "VDS" and prefix.startswith(ORIGIN):
+        prefixes.append(folder + prefix.removeprefix(ORIGIN))
+    folders = [one for one in prefixes if one and is_remote(one) != is_local]
+    for one in (*folders, folder):
+        yield os.path.join(one, named) if is_local else in_folder(one, named)
+    if is_local:  # the name of an object is one of a file here, as to HDF5
+        yield os.path.join(absolute("") or os.curdir, named)
+        yield os.path.join(os.path.dirname(os.path.realpath(home)), named)
 
 
 def prefetched(file: OpenFile, items: Sequence[_T], offset: Callable[[_T], int]) -> Iterator[_T]:

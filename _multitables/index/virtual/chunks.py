@@ -19,8 +19,9 @@ import numpy as np
 from _multitables import _core, sizes
 from _multitables.index.chunk_index import ByLibrary, ChunkIndex, Stored, Virtual, changed
 
-#: A chunk has as many bytes, or fewer where that makes less than these.
-TASK_BYTES, TASKS = 4 << 20, 32
+#: A chunk has as many bytes, or fewer where that makes less than these; of sources without filters
+#: nothing is decoded twice, and a chunk that a core's cache holds is put together sooner.
+TASK_BYTES, TASKS, PLAIN_TASKS = 4 << 20, 32, 64
 
 
 def as_chunks(
@@ -104,7 +105,8 @@ def readable_chunk_dims(
         extents[axis] = min(chunk_dims[number], index.dims[axis])
     # Large, as chunks of the sources that two of them show may be decoded twice.
     all_bytes = math.prod(index.dims) * index.kind.element_bytes
-    wanted = min(max(all_bytes // TASKS, sizes.PIECE_BYTES), TASK_BYTES)
+    tasks = TASKS if source.kind.pipeline else PLAIN_TASKS
+    wanted = min(max(all_bytes // tasks, sizes.PIECE_BYTES), TASK_BYTES)
     for axis in reversed(range(len(extents))):
         others = math.prod(extents) // extents[axis] * index.kind.element_bytes
         most = wanted // others

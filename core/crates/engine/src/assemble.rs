@@ -26,6 +26,8 @@ use tables::parts::Part;
 const SHOWN_BYTES: usize = 64 << 20;
 /// Parts of one chunk that are compared with each other, to see whether they leave gaps.
 const MAX_COMPARED: usize = 32;
+/// Rows that are put together of several parts at a time, so that a core's first cache has them.
+const STRIP_BYTES: usize = 32 << 10;
 
 /// What is wanted of one part: along each axis of the virtual dataset, the numbers of its elements.
 struct Piece<'a> {
@@ -54,6 +56,43 @@ impl Piece<'_> {
             let (a, b) = (self.hull(axis), other.hull(axis));
             a.1 < b.0 || b.1 < a.0
         })
+    }
+}
+
+/// Where a piece goes, of which the rows are read one behind the other.
+struct Placed {
+    row: StridedCopy,
+    /// Bytes of a row of what is wanted.
+    row_bytes: usize,
+    rows: Axis,
+    /// The number of the first one among the wanted rows.
+    first: usize,
+}
+
+impl Placed {
+    fn bytes(&self) -> usize {
+        self.rows.count * self.rows.from as usize
+    }
+
+    fn whole(&self) -> StridedCopy {
+        let mut copy = self.row.clone();
+        copy.shift(0, self.first * self.row_bytes);
+        copy.push(self.rows);
+        copy
+    }
+
+    /// Copy what the piece has of some of the wanted rows, where it has no steps.
+    fn copy_rows(&self, rows: Range<usize>, read: &[u8], out: Out<'_>) {
+        let (first, end) = (self.first, self.first + self.rows.count);
+        let (begin, end) = (rows.start.max(first), rows.end.min(end));
+        if begin < end {
+            let axis = Axis {
+                count: end - begin,
+                ..self.rows
+            };
+            let from = (begin - first) * self.rows.from as usize;
+            (self.row).copy_along(axis, from, read, begin * self.row_bytes, out);
+        }
     }
 }
 
@@ -124,21 +163,79 @@ impl Assembler {
         });
         let pieces: Vec<Piece<'_>> = pieces.filter(|piece| piece.elements() > 0).collect();
         self.found = found;
-        if !covers(&pieces, wanted) {
-            fill::repeat(&wanted.dataset.stored_fill, out);
+        let places: Vec<Placed> = pieces.iter().map(|piece| place(wanted, piece)).collect();
+        let fill = match covers(&pieces, wanted) {
+            true => &[][..],
+            false => &wanted.dataset.stored_fill,
+        };
+        if let Some(rows) = strip(&places, out.len()) {
+            return self.read_beside(&pieces, &places, rows, fill, out, record);
         }
-        let mut done = Ok(());
-        for piece in &pieces {
-            done = done.and_then(|()| self.read_piece(wanted, piece, out, record));
+        fill::repeat(fill, out);
+        let mut pieces = pieces.iter().zip(places);
+        pieces.try_for_each(|(piece, place)| self.read_piece(piece, place, out, record))
+    }
+
+    /// Read pieces that are parts of the same rows, and put these together, some at a time.
+    fn read_beside(
+        &mut self,
+        pieces: &[Piece<'_>],
+        places: &[Placed],
+        strip: usize,
+        fill: &[u8],
+        out: &mut [u8],
+        record: &Record,
+    ) -> Result<(), TaskError> {
+        let len = places.iter().map(Placed::bytes).sum();
+        let mut buffer = std::mem::take(&mut self.buffer);
+        let mut rest = room(&mut buffer, len, NO_CHUNK)?;
+        for (piece, place) in pieces.iter().zip(places) {
+            let (to, others) = rest.split_at_mut(place.bytes());
+            self.read_into(piece, to, record)?;
+            rest = others;
         }
-        done
+        let row_bytes = places[0].row_bytes;
+        let n_rows = out.len() / row_bytes;
+        for first in (0..n_rows).step_by(strip) {
+            let rows = first..(first + strip).min(n_rows);
+            fill::repeat(fill, &mut out[rows.start * row_bytes..rows.end * row_bytes]);
+            let mut read = &buffer[..len];
+            for place in places {
+                let (piece, others) = read.split_at(place.bytes());
+                place.copy_rows(rows.clone(), piece, Out::of(out));
+                read = others;
+            }
+        }
+        self.buffer = buffer;
+        Ok(())
     }
 
     fn read_piece(
         &mut self,
-        wanted: &Elements<'_>,
         piece: &Piece<'_>,
+        place: Placed,
         out: &mut [u8],
+        record: &Record,
+    ) -> Result<(), TaskError> {
+        let bytes = place.bytes();
+        let copy = place.whole();
+        if copy.is_item() {
+            let to = out.get_mut(copy.to..copy.to + bytes);
+            let odd = || TaskError::Internal("a part lies outside its chunk".into());
+            return self.read_into(piece, to.ok_or_else(odd)?, record);
+        }
+        let mut buffer = std::mem::take(&mut self.buffer);
+        self.read_into(piece, room(&mut buffer, bytes, NO_CHUNK)?, record)?;
+        copy.copy_at(std::iter::once((0, 0)), &buffer[..bytes], Out::of(out));
+        self.buffer = buffer;
+        Ok(())
+    }
+
+    /// Read the elements of a piece, one behind the other.
+    fn read_into(
+        &mut self,
+        piece: &Piece<'_>,
+        to: &mut [u8],
         record: &Record,
     ) -> Result<(), TaskError> {
         let number = piece.part.dataset();
@@ -151,13 +248,9 @@ impl Assembler {
         select(piece, of.dataset(), &mut self.words);
         let slab = Hyperslab::parse(&self.words, of.dataset());
         let slab = slab.map_err(|reason| TaskError::Internal(reason.into()))?;
-        let (from, mut copy) = place(wanted, piece);
-        copy.shift(0, from);
-        let odd = || TaskError::Internal("a part lies outside its chunk".into());
-        let to = match copy.is_item() {
-            true => out.get_mut(from..from + slab.out_bytes()).ok_or_else(odd)?,
-            false => room(&mut self.buffer, slab.out_bytes(), of.dataset().chunks_at)?,
-        };
+        if slab.out_bytes() != to.len() {
+            return Err(TaskError::Internal("a part is not what it shows".into()));
+        }
         if self.context.begin(of, &slab, 0, 1) {
             let read = self.context.read(of, &slab, Out::of(to), record);
             // A file that cannot be opened is named by a chunk in it.
@@ -166,10 +259,6 @@ impl Assembler {
                 TaskError::Fetch(NO_CHUNK, error) => TaskError::Fetch(first, error),
                 error => error,
             })?;
-        }
-        if !copy.is_item() {
-            let read = &self.buffer[..slab.out_bytes()];
-            copy.copy_at(std::iter::once((0, 0)), read, Out::of(out));
         }
         Ok(())
     }
@@ -195,25 +284,40 @@ fn covers(pieces: &[Piece<'_>], wanted: &Elements<'_>) -> bool {
     shown == all && pieces.len() <= MAX_COMPARED && pieces.iter().enumerate().all(is_apart)
 }
 
-/// Where a piece begins among the wanted elements, in bytes, and how it is copied there from one behind
-/// the other.
-fn place(wanted: &Elements<'_>, piece: &Piece<'_>) -> (usize, StridedCopy) {
+/// How many rows are put together at a time, if all pieces are rows or parts of them, one behind the
+/// other, and none is in one piece where it goes.
+fn strip(places: &[Placed], len: usize) -> Option<usize> {
+    let row_bytes = places.first().filter(|_| places.len() > 1)?.row_bytes;
+    let is_beside = |place: &Placed| {
+        place.rows.to == row_bytes && place.rows.from != row_bytes as isize && place.rows.count > 1
+    };
+    let all: usize = places.iter().map(Placed::bytes).sum();
+    let is_it = all <= len && places.iter().all(is_beside);
+    is_it.then_some((STRIP_BYTES / row_bytes).max(1))
+}
+
+fn place(wanted: &Elements<'_>, piece: &Piece<'_>) -> Placed {
     let bytes = wanted.dataset.stored_element_bytes;
-    let mut copy = StridedCopy::item(bytes, 0, 0);
-    let (mut at, mut from, mut to) = (0, bytes, bytes);
-    for axis in (0..wanted.n_dims()).rev() {
-        let (_, step, _) = piece.part.axis(axis);
-        let count = piece.count(axis) as usize;
-        at += (piece.hull(axis).0 - wanted.offset[axis]) as usize * to;
-        copy.push(Axis {
-            count,
-            from: from as isize,
-            to: to * step as usize,
-        });
-        from *= count;
+    let mut row = StridedCopy::item(bytes, 0, 0);
+    let (mut from, mut to) = (bytes, bytes);
+    let along = |axis: usize, from: usize, to: usize| Axis {
+        count: piece.count(axis) as usize,
+        from: from as isize,
+        to: to * piece.part.axis(axis).1 as usize,
+    };
+    let first = |axis: usize| (piece.hull(axis).0 - wanted.offset[axis]) as usize;
+    for axis in (1..wanted.n_dims()).rev() {
+        row.shift(0, first(axis) * to);
+        row.push(along(axis, from, to));
+        from *= piece.count(axis) as usize;
         to *= wanted.extents[axis] as usize;
     }
-    (at, copy)
+    Placed {
+        row,
+        row_bytes: to,
+        rows: along(0, from, to),
+        first: first(0),
+    }
 }
 
 /// The words of the selection that a piece is of its source.

@@ -116,7 +116,7 @@ pub struct StridedCopy {
     from_first: usize,
     pub(super) from_len: usize,
     /// The same on the side that is written, where no stride is negative.
-    pub(super) to: usize,
+    pub(crate) to: usize,
     pub(super) to_len: usize,
 }
 
