@@ -26,7 +26,7 @@ UNIT = f"{OURS} sample="
 FRAMES = f"{OURS}, rows in place of clips"
 REQUESTS = f"{OURS} Reader"
 BY_NUMBER = f"{OPEN}, patches"
-COLLECTIONS = f"{OURS}, three collections"
+COLLECTION = f"{OURS} collection"
 LANCE = "Lance, raw frames"
 WEBDATASET = "WebDataset, clips cut before"
 TORCH = "pip install multitables[torch]"
@@ -45,7 +45,7 @@ UNITS: dict[str, dict[str, str]] = {
     "waves": {UNIT: "unit"},
     "patches": {UNIT: "unit", BY_NUMBER: "by number"},
     "robots": {UNIT: "unit"},
-    "molecules": {COLLECTIONS: "unit"},
+    "molecules": {COLLECTION: "unit"},
 }
 BATCH = {"clips": 64, "fluids": 4, "waves": 64, "patches": 4, "robots": 64, "molecules": 64}
 CHECKED = {"fluids": 20, "patches": 20}  # samples that are some MB each

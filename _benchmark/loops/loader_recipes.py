@@ -33,6 +33,7 @@ Picked = Any
 Recipe = Callable[[Any, Any, Picked, dict[str, Any]], Batches]
 
 IN_FLIGHT = 64
+MANY = ("positions", "gradients")  # of a molecule, by its configurations
 
 
 def _streamed(
@@ -138,32 +139,22 @@ def _sequences(library: Any, project: Any, picked: Picked, asked: dict[str, Any]
     return _streamed(library, picked, asked, paths, sample=sample)
 
 
-def _three_collections(
-    library: Any, project: Any, picked: Picked, asked: dict[str, Any]
-) -> Batches:
-    """A collection of each dataset, in one random order of molecules; all configurations of one."""
-    options = {"seed": 1, "scales": False, "n_procs": asked["n_procs"]}
+def _items(library: Any, project: Any, picked: Picked, asked: dict[str, Any]) -> Batches:
+    """All configurations of a molecule come together, with what its atoms are said once."""
+    paths = {name: f"/*/{path}" for name, path in loader_classes.MOLECULE.items()}
     with library.Streamer(asked["files"][0]) as streamer:
-        three = [
-            streamer.get_collection(f"/*/{path}", **options)
-            for path in loader_classes.MOLECULE.values()
-        ]
-        for items in zip(*three, strict=True):
-            if len({item.key for item in items}) != 1:
-                raise refusals.WrongError(f"molecules {[item.key for item in items]} together")
-            numbers, positions, gradients = (next(iter(item.values())) for item in items)
+        options = {"scales": False, "n_procs": asked["n_procs"]}
+        for item in streamer.get_collection(paths, **options):
+            numbers, found = item["numbers"], {name: item[name] for name in MANY}
             if picked is not None:
-                of_item = picked - project.firsts[items[0].key]
-                kept = of_item[(of_item >= 0) & (of_item < len(positions))]
-                positions, gradients = positions[kept], gradients[kept]
-            n = len(positions)
+                of_item = picked - project.firsts[item.key]
+                kept = of_item[(of_item >= 0) & (of_item < len(found["positions"]))]
+                found = {name: one[kept] for name, one in found.items()}
+            n = len(found["positions"])
             if n:
-                yield {
-                    "numbers": np.tile(numbers, n),
-                    "positions": positions.reshape(-1, 3),
-                    "gradients": gradients.reshape(-1, 3),
-                    "lengths": np.full(n, len(numbers)),
-                }
+                flat = {name: one.reshape(-1, 3) for name, one in found.items()}
+                lengths = np.full(n, len(numbers))
+                yield {"numbers": np.tile(numbers, n), **flat, "lengths": lengths}
 
 
 # ---- others, which read formats of their own
@@ -244,5 +235,5 @@ RECIPES: dict[str, dict[str, Recipe]] = {
     "waves": {"unit": _anywhere},
     "patches": {"unit": _boxes, "by number": _boxes_of_open},
     "robots": {"unit": _sequences},
-    "molecules": {"unit": _three_collections},
+    "molecules": {"unit": _items},
 }

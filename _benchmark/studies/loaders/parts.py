@@ -15,7 +15,7 @@ from functools import partial
 
 from _benchmark.contenders import loader_contenders
 from _benchmark.contenders.loader_contenders import (
-    COLLECTIONS,
+    COLLECTION,
     FRAMES,
     LANCE,
     OPEN,
@@ -85,7 +85,7 @@ SHAPES = {
     "molecules": Shape(
         "configurations of molecules",
         1,
-        {"none": {**_beside_h5py(2000, 195, COLLECTIONS), **_beside_h5py(500, 195, OPEN)}},
+        {"none": {**_beside_h5py(2000, 195, COLLECTION), **_beside_h5py(500, 195, OPEN)}},
     ),
 }
 #: Of sparse matrices; others shuffle runs of rows, so this library does, too.
