@@ -18,9 +18,9 @@ contract.py  what a contender is, and what it reads
 harness/     how it is measured: one runner, turns, children, what a run keeps
 contenders/  who is measured, and what their data is compared with
 report/      how results are shown: values in, files out
-studies/     what is asked, a folder each: sweep (the default), targets, random, batches, index,
-             files, small, remote, explain, report; arguments.py has the types of their arguments,
-             conduct.py how a run ends
+studies/     what is asked, a folder each: sweep (the default), targets, random, batches, loaders,
+             index, files, small, remote, explain, report; arguments.py has the types of their
+             arguments, conduct.py how a run ends
 
 Each imports only what stands above it: tests/laws/ hold that.
 """

@@ -13,7 +13,7 @@ import math
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -165,7 +165,16 @@ class ManyChunks:
                 dataset[start : start + 4] = rows.reshape(4, -1)
 
 
-Structure = ManyDatasets | EqualDatasets | ManyChunks
+class Structure(Protocol):
+    """What is written to a file of its name."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def needed_bytes(self) -> int: ...
+
+    def write(self, filename: str) -> None: ...
 
 
 def in_directory(structure: Structure, directory: str) -> str:

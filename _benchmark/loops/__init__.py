@@ -4,6 +4,9 @@ stream_loop.py       the timed loop over a stream, the same text for the library
 random_loop.py       that of random access, the same text for the library and the old release
 batch_loop.py        the loops that check and time training batches
 batch_recipes.py     this library's batches, and DataLoader's, h5py's, NumPy's and Grain's
+loader_loop.py       the loops that check and time loaders of samples
+loader_classes.py    the classes of projects that train from HDF5
+loader_recipes.py    this library's samples, and loaders of other formats
 index_loop.py        how libraries tell the structure of a file
 small_loop.py        how they read many small datasets of one file
 handle_loop.py       how they read through an open file

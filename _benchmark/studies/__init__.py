@@ -23,6 +23,7 @@ from _benchmark.studies.explain import study as explain_study
 from _benchmark.studies.files import study as files_study
 from _benchmark.studies.index import study as index_study
 from _benchmark.studies.iotest import study as iotest_study
+from _benchmark.studies.loaders import study as loaders_study
 from _benchmark.studies.random import study as random_study
 from _benchmark.studies.remote import study as remote_study
 from _benchmark.studies.report import study as report_study
@@ -47,6 +48,7 @@ STUDIES: dict[str, Study] = {
     "targets": targets_study,
     "random": random_study,
     "batches": batches_study,
+    "loaders": loaders_study,
     "index": index_study,
     "files": files_study,
     "small": small_study,

@@ -35,7 +35,7 @@ MAY: dict[str, set[str]] = {
 #: (who, whom) between the folders of studies: the frame that all studies of targets share.
 SHARED_BY_STUDIES = {
     (f"studies.{study}.{who}", f"studies.targets.{whom}")
-    for study in ("batches", "files", "index", "random", "remote", "small")
+    for study in ("batches", "files", "index", "loaders", "random", "remote", "small")
     for who, whom in (("study", "run"), ("parts", "run"), ("parts", "verdicts"))
 }
 SHARED_BY_STUDIES |= {

@@ -1,0 +1,94 @@
+"""Who loads the samples of a shape, each in processes of its own.
+
+Law
+---
+1. What they do stands in the loops; a figure is made only of what was checked. It is samples a
+   second.
+2. It owns no table of results, no target and no order of measuring.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from _benchmark.contenders import file_contenders
+from _benchmark.contenders.asked import Asked
+from _benchmark.contract import Contender, Measurement, Sample, WrongDataError
+from _benchmark.loops import loader_loop
+
+OURS = "multitables"
+WORKERS = 2  # readers of this library, processes of a DataLoader
+PEER, OPEN = "h5py", f"{OURS}.open"
+IN_DATALOADER = f", DataLoader x{WORKERS}"
+UNIT = f"{OURS} sample="
+FRAMES = f"{OURS}, rows in place of clips"
+REQUESTS = f"{OURS} Reader"
+BY_NUMBER = f"{OPEN}, patches"
+COLLECTION = f"{OURS} collection"
+LANCE = "Lance, raw frames"
+WEBDATASET = "WebDataset, clips cut before"
+MOSAIC = "MosaicML Streaming, clips cut before"
+TORCH = "pip install multitables[torch]"
+INSTALL = "pip install multitables[bench-loaders]"
+#: The project's class in its two forms: name, recipe, processes of a DataLoader, modules.
+CLASSES: tuple[tuple[str, str, int, tuple[str, ...]], ...] = (
+    (PEER, "h5py", 0, ()),
+    (PEER + IN_DATALOADER, "h5py", WORKERS, ("torch",)),
+    (OPEN, "open", 0, ()),
+    (OPEN + IN_DATALOADER, "open", WORKERS, ("torch",)),
+)
+#: Shape -> name -> recipe of `loader_recipes`.
+UNITS: dict[str, dict[str, str]] = {
+    "clips": {
+        UNIT: "unit",
+        FRAMES: "rows",
+        LANCE: "lance",
+        WEBDATASET: "webdataset",
+        MOSAIC: "mosaic",
+    },
+    "fluids": {UNIT: "unit", REQUESTS: "reader"},
+    "waves": {UNIT: "unit"},
+    "patches": {UNIT: "unit", BY_NUMBER: "by number"},
+    "robots": {UNIT: "unit"},
+    "molecules": {COLLECTION: "unit"},
+}
+BATCH = {"clips": 64, "fluids": 4, "waves": 64, "patches": 4, "robots": 64, "molecules": 64}
+CHECKED = {"fluids": 20, "patches": 20}  # samples that are some MB each
+OTHERS_CHECKED = 200
+
+
+def everybody(shape: str, files: Sequence[str], seconds: float) -> list[Contender]:
+    """Everybody who loads a shape; the first one says what is right."""
+    request = {
+        "shape": shape,
+        "files": [os.path.abspath(one) for one in files],
+        "batch": BATCH[shape],
+        "n_procs": WORKERS,
+        "checked": CHECKED.get(shape, OTHERS_CHECKED),
+        "seconds": seconds,
+    }
+
+    def one(name: str, recipe: str, workers: int, needs: tuple[str, ...]) -> Asked:
+        asked = {**request, "recipe": recipe, "workers": workers}
+        install = TORCH if workers else INSTALL
+        return Asked(name, loader_loop.__file__, asked, _rate, install, False, needs=needs)
+
+    found: list[Contender] = [one(*each) for each in CLASSES]
+    for name, recipe in UNITS[shape].items():
+        each = one(name, recipe, 0, ())
+        # rows are no samples, so there is nothing to compare them with
+        found.append(Measurement(name, each.measure) if name == FRAMES else each)
+    return found
+
+
+def _rate(found: Mapping[str, Any]) -> Sample:
+    if not found["n"] or not found["n_bytes"]:
+        raise WrongDataError(f"{found['n']} samples of {found['n_bytes']} bytes")
+    return Sample(found["n"] / found["seconds"], found)
+
+
+def cells(filename: str) -> list[Asked]:
+    """Who reads batches of the rows of a sparse matrix; the last one says what is right."""
+    return file_contenders.sparse(filename, WORKERS)
