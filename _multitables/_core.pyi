@@ -637,6 +637,7 @@ class TableBuilder:
         chunks: npt.NDArray[Any],
         windows: Sequence[tuple[int, int, int]] = ...,
         ends: npt.NDArray[np.uint64] | None = None,
+        cast: Sequence[int] = ...,
         parts: npt.NDArray[np.uint64] | None = None,
         clipped: bool = False,
         by_library: bool = False,

@@ -232,7 +232,10 @@ def table_seeds(paths: Sequence[Path]) -> Iterator[tuple[str, str, bytes]]:
                 for block in queue:
                     del block
             for shuffle in ("full", "chunks") if path.stem in SHUFFLED else ():
-                with streamer.get_batches("/x", 5, shuffle=shuffle, seed=1, n_procs=1) as batches:
+                cast: Any = {"dtype": "f2", "scale": ([3.0], 2.0)} if shuffle == "chunks" else {}
+                with streamer.get_batches(
+                    "/x", 5, shuffle=shuffle, seed=1, n_procs=1, **cast
+                ) as batches:
                     for batch in batches:
                         del batch
             x = reader.get_dataset("/x")

@@ -9,7 +9,7 @@ Law
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -19,6 +19,7 @@ from _multitables.index.files.name import Filename
 from _multitables.parent.ragged.ragged_block import RaggedBlock
 from _multitables.parent.streamer import Streamer
 from _multitables.parent.titles import file_title
+from _multitables.plan.casts import as_bfloat16, bfloat16_of
 from _multitables.tree import Paths, map_arrays, native
 
 if TYPE_CHECKING:
@@ -95,7 +96,8 @@ def jax_batches(
     batches = streamer.get_batches(
         path, batch_size, rank=rank or 0, world_size=world_size or 1, **options
     )
-    return JaxBatches(batches, transform, f"{path!r} in {file_title(streamer.filename)}")
+    brains = bfloat16_of(path, options["dtype"]) if options.get("dtype") is not None else []
+    return JaxBatches(batches, transform, f"{path!r} in {file_title(streamer.filename)}", brains)
 
 
 class JaxBatches:
@@ -108,9 +110,15 @@ class JaxBatches:
     """
 
     def __init__(
-        self, batches: Batches, transform: Callable[[Any], Any] | None, where: str
+        self,
+        batches: Batches,
+        transform: Callable[[Any], Any] | None,
+        where: str,
+        brains: Sequence[bool] = (),
     ) -> None:
         self.batches = batches
+        #: Which arrays are of bfloat16, if any.
+        self._brains = brains if any(brains) else ()
         self._transform = transform
         self._where = where
 
@@ -150,6 +158,8 @@ class JaxBatches:
 
     def _changed(self, batch: Any) -> Any:
         arrays = map_arrays(self._array, batch)
+        if self._brains:
+            arrays = as_bfloat16(arrays, self._brains, lambda one: one.view("bfloat16"))
         return arrays if self._transform is None else self._transform(arrays)
 
     def _array(self, array: Any) -> jax.Array:

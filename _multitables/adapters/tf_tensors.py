@@ -23,6 +23,7 @@ from _multitables.parent.ragged.rows_of_requests import nothing
 from _multitables.parent.stream.open_stream import DataSpec, Opened, open_data
 from _multitables.parent.streamer import Streamer
 from _multitables.parent.titles import file_title
+from _multitables.plan.casts import bfloat16_of, check_casts
 from _multitables.plan.samples import Ranges
 from _multitables.tree import Paths, map_arrays, native
 
@@ -78,7 +79,11 @@ def tf_dataset(
     sample = options.get("sample")
     if isinstance(sample, Ranges):
         raise wrong("sample", "has samples of different lengths", sample, "Give Clips or At")
-    spec = DataSpec(file, path, options.get("field"), sample=sample)
+    dtype = options.get("dtype")
+    if dtype is not None and any(bfloat16_of(path, dtype)):
+        raise wrong("dtype", "cannot be bfloat16 here", dtype, "Let TensorFlow cast what it gets")
+    casts = check_casts(path, dtype, options.get("scale"))
+    spec = DataSpec(file, path, options.get("field"), sample=sample, casts=casts)
     opened: Opened | OpenedRows
     if sample is None:
         opened = open_data(spec)

@@ -12,7 +12,7 @@ Law
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -31,6 +31,7 @@ from _multitables.parent.collection.item import Item
 from _multitables.parent.ragged.ragged_block import RaggedBlock
 from _multitables.parent.streamer import Streamer
 from _multitables.parent.titles import file_title
+from _multitables.plan.casts import as_bfloat16, bfloat16_of
 from _multitables.remote.options import StorageOptions
 from _multitables.tree import Paths, map_arrays
 
@@ -158,7 +159,9 @@ class TorchDataset(IterableDataset[Any]):
             self._state = None
         else:
             batches = self._in_loader(*part)
-        return _Pass(batches, pinned, self._transform, self._where)
+        dtype, path = self._options.get("dtype"), self.path
+        brains = [] if path is None or dtype is None else bfloat16_of(path, dtype)
+        return _Pass(batches, pinned, self._transform, self._where, brains)
 
     def _in_loader(self, part: int, parts: int) -> Batches | Collection:
         """Come to the next pass of a `DataLoader`, as one of its processes."""
@@ -302,7 +305,10 @@ class _Pass(Iterator[Any]):
         pinned: Pinned | None,
         transform: Callable[[Any], Any] | None,
         where: str,
+        brains: Sequence[bool],
     ) -> None:
+        #: Which tensors are of bfloat16, if any.
+        self._brains = brains if any(brains) else ()
         self._iterator: Any = iter(batches)
         self._pinned = pinned
         self._transform = transform
@@ -322,6 +328,8 @@ class _Pass(Iterator[Any]):
             item = of_tensors(batch, self._tensor)
             return dict(item) if self._transform is None else self._transform(item)
         batch = map_arrays(self._tensor, batch)
+        if self._brains:
+            batch = as_bfloat16(batch, self._brains, lambda one: one.view(torch.bfloat16))
         return batch if self._transform is None else self._transform(batch)
 
     def _tensor(self, array: Any) -> torch.Tensor:

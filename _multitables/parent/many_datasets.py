@@ -18,6 +18,7 @@ from _multitables.options import CheckedVersion, check_names, checked
 from _multitables.parent.ranks import Rank, ranks
 from _multitables.parent.stream.open_stream import DataSpec
 from _multitables.parent.streamer_base import StreamerBase
+from _multitables.plan.casts import Casts, Dtype, Scales, check_casts
 from _multitables.plan.reader_options import BatchOptions, CollectionOptions, ColumnOptions
 from _multitables.plan.samples import Sample, check_sample
 from _multitables.plan.weights import check_weights
@@ -59,6 +60,8 @@ class ManyDatasets(StreamerBase):
         sample: Sample | None = None,
         weights: Any = None,
         draws: int | None = None,
+        dtype: Dtype | None = None,
+        scale: Scales | None = None,
     ) -> Batches:
         """Stream a dataset, or several in lock-step, as batches for training.
 
@@ -122,14 +125,24 @@ class ManyDatasets(StreamerBase):
             must ask for the same data. A rank that ends, however it does, is gone on without.
         sample : Clips, At or Ranges, optional
             What a batch has `batch_size` of. Default: rows. Of samples that are several rows, the
-            options above count samples where they say rows; they have neither `inner`, `share` nor
-            `skip_damaged`.
+            options above count samples where they say rows; they have neither `inner`, `share`,
+            `skip_damaged`, `dtype` nor `scale`.
         weights : Weights, array or str, optional
             Draw the samples, or rows, of each epoch anew, with replacement, by weights: a
             `Weights`, a number for each, or the path of a dataset that has one for each row.
             Without a shuffle they come in the order of the file.
         draws : int, optional
             How many are drawn in an epoch. Default: as many as there are.
+        dtype : dtype-like, "bfloat16", or mapping, optional
+            What readers convert numbers to, for all datasets or by their paths (with a dict of
+            paths, by its keys, too): floats of 2, 4 or 8 bytes, or integers, as
+            `numpy.ndarray.astype` does. Floats outside the range of an integer type become its
+            nearest end, and NaN becomes 0. ``"bfloat16"`` comes as its bits in uint16, and from
+            the adapters for torch and JAX as that type. Default: as stored.
+        scale : (mean, std) or mapping, optional
+            Readers deliver ``(x - mean) / std``, for all datasets or by paths or keys. Each is a
+            number or an array that broadcasts to a row. Computed in float32, or in float64 where
+            `dtype` says that; delivered as float32, or as `dtype` says.
 
         Returns
         -------
@@ -166,8 +179,10 @@ class ManyDatasets(StreamerBase):
         )
         self._check_one_file("version", wanted.version)
         pool, owns_pool = self._keeping_pool()
+        casts = check_casts(path, dtype, scale)
+        samples = check_sample("sample", sample)
         spec = replace(
-            self._spec(path, field, inner, wanted.version, check_sample("sample", sample)),
+            self._spec(path, field, inner, wanted.version, samples, casts),
             **check_weights(weights, draws, rows),
         )
         from _multitables.parent.batches.batches import Batches
@@ -361,5 +376,7 @@ class ManyDatasets(StreamerBase):
         inner: Any,
         version: CheckedVersion | None,
         sample: Sample | None = None,
+        casts: Casts | None = None,
     ) -> DataSpec:
-        return DataSpec(self._file, path, field, self._wanted.rotational, inner, version, sample)
+        chosen = inner, version, sample, casts
+        return DataSpec(self._file, path, field, self._wanted.rotational, *chosen)

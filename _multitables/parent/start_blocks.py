@@ -17,6 +17,7 @@ from _multitables.parent.stream.open_stream import (
     Opened,
     data_in,
     has_ragged,
+    refuse_casts,
     start_stream,
 )
 from _multitables.parent.stream.stream_queue import StreamQueue
@@ -44,6 +45,7 @@ def start_blocks(
                 option="inner",
                 got=spec.inner,
             )
+        refuse_casts(spec, "several versions")
         from _multitables.parent.stream.open_versions import start_versions
 
         return start_versions(pool, spec, wanted)

@@ -27,6 +27,7 @@ from _multitables.parent.start_blocks import start_blocks
 from _multitables.parent.stream.open_stream import DataSpec
 from _multitables.parent.stream.stream_queue import StreamQueue
 from _multitables.parent.titles import count, file_title
+from _multitables.plan.casts import Dtype, Scales, check_casts
 from _multitables.plan.reader_options import StreamerOptions, StreamOptions, stream_options
 from _multitables.tree import Joined, Paths, structure_of
 
@@ -140,6 +141,8 @@ class Streamer(ManyDatasets):
         version: VersionKeys | None = None,
         follow: bool = False,
         max_wait_seconds: float | None = options.MAX_WAIT_SECONDS,
+        dtype: Dtype | None = None,
+        scale: Scales | None = None,
     ) -> StreamQueue | RaggedQueue:
         """Stream a dataset, or several in lock-step, as blocks of the shared-memory ring.
 
@@ -189,6 +192,8 @@ class Streamer(ManyDatasets):
         max_wait_seconds : float, optional
             Of a file that is followed: rows that do not fill a block come as a shorter one after
             this many seconds. None: they wait for the rest.
+        dtype, scale : optional
+            As in `get_batches`: what readers make of numbers. Several versions have neither.
 
         Returns
         -------
@@ -226,7 +231,8 @@ class Streamer(ManyDatasets):
             max_wait_seconds=max_wait_seconds,
         )
         version = None if wanted.has_versions else wanted.version
-        return self._start(self._spec(path, field, inner, version), wanted)
+        casts = check_casts(path, dtype, scale)
+        return self._start(self._spec(path, field, inner, version, casts=casts), wanted)
 
     def get_generator(
         self,
@@ -244,6 +250,8 @@ class Streamer(ManyDatasets):
         version: VersionKey | None = None,
         follow: bool = False,
         max_wait_seconds: float | None = options.MAX_WAIT_SECONDS,
+        dtype: Dtype | None = None,
+        scale: Scales | None = None,
     ) -> Iterator[Any]:
         """Stream a dataset row by row.
 
@@ -267,6 +275,8 @@ class Streamer(ManyDatasets):
             version=version,
             follow=follow,
             max_wait_seconds=max_wait_seconds,
+            dtype=dtype,
+            scale=scale,
         )
         from _multitables.parent.stream.row_generator import iterate_rows
 
@@ -281,6 +291,8 @@ class Streamer(ManyDatasets):
         rows: Any = None,
         inner: Any = None,
         version: VersionKey | None = None,
+        dtype: Dtype | None = None,
+        scale: Scales | None = None,
     ) -> Any:
         """Read the tail rows that do not fill a block.
 
@@ -290,7 +302,7 @@ class Streamer(ManyDatasets):
             As in `get_queue`.
         block_size : int
             Rows of a block.
-        field, rows, inner, version : optional
+        field, rows, inner, version, dtype, scale : optional
             As in `get_queue`.
 
         Returns
@@ -311,7 +323,8 @@ class Streamer(ManyDatasets):
             max_wait_seconds=None,
         )
         structure, _ = structure_of(path)
-        spec = self._spec(path, field, inner, wanted.version)
+        casts = check_casts(path, dtype, scale)
+        spec = self._spec(path, field, inner, wanted.version, casts=casts)
         with self._start(spec, wanted, tail_only=True) as stream:
             guard = stream.get()
             if guard is QueueClosed:

@@ -20,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from _multitables import _core
+from _multitables.errors import OptionsError
 from _multitables.index.chunk_index import ChunkIndex, Joined, ManyFiles, Records, Virtual
 from _multitables.plan.dataset_table import Dataset, DatasetTable
 
@@ -125,6 +126,7 @@ def made_table(
             chunks=table.chunks[dataset.chunks_at : dataset.chunks_at + dataset.n_chunks],
             windows=[(one.start, one.step, one.count) for one in dataset.windows],
             ends=ends,
+            cast=_cast(dataset),
             parts=_parts(dataset),
             clipped=dataset.clipped,
             by_library=bool(dataset.reason),
@@ -153,9 +155,34 @@ def _kind(dataset: Dataset) -> _core.Kind:
     """Return what a dataset's elements are, and how they are stored."""
     index = dataset.index
     if dataset.reason:  # the library delivers elements as the user sees them
-        size = index.row_bytes // max(1, math.prod(dataset.dims[1:])) or 1
+        row_bytes = math.prod(index.row_shape) * index.kind.uncast.dtype.itemsize
+        size = row_bytes // max(1, math.prod(dataset.dims[1:])) or 1
         return (size, 0, size, 0), (), (), index.kind.fill_value
     return index.kind.for_table
+
+
+def _cast(dataset: Dataset) -> Sequence[int]:
+    """Return what readers make of a dataset's numbers; (): nothing."""
+    index, kind = dataset.index, dataset.index.kind
+    if kind.cast is None:
+        return ()
+    from _multitables.index.types.cast import Axis
+
+    dims, extents = dataset.dims[1:], dataset.chunk_dims[1:]
+    keys = [one.key for one in dataset.windows] or [slice(None)] * len(dims)
+    drops = [one.is_dropped for one in index.windows] or [False] * len(dims)
+    axes = [Axis(*axis) for axis in zip(dims, extents, keys, drops, strict=True)]
+    words = kind.cast.words(kind.uncast.dtype, index.shape[len(index.dims) :], axes)
+    if words is None:
+        raise OptionsError(
+            f"scale has very many numbers for {index.path!r} in {index.filename!r}, whose chunks "
+            f"have the shape {index.chunk_dims}",
+            advice="Give means and deviations of fewer axes, or scale the batches",
+            path=index.path,
+            filename=index.filename,
+            option="scale",
+        )
+    return words
 
 
 def _parts(dataset: Dataset) -> npt.NDArray[np.uint64] | None:
@@ -175,12 +202,13 @@ def rows_call(index: ChunkIndex, field: str, open_options: Mapping[str, object])
     from _multitables.select.fallback_call import ALL, LibraryCall
     from _multitables.select.selection import DatasetInfo
 
+    dtype = index.dtype if index.kind.cast is None else index.kind.uncast.dtype
     info = DatasetInfo(
         filename=index.filename,
         path=index.path,
         kind="array",
         shape=index.shape,
-        dtype=index.dtype,
+        dtype=dtype,
         n_dims=len(index.dims),
         library=index.kind.library,
         open_options=index.fingerprint.for_library(open_options),
@@ -194,4 +222,4 @@ def rows_call(index: ChunkIndex, field: str, open_options: Mapping[str, object])
         "n_dims": info.n_dims,
         "n_converted": int(bool(field)),  # the conversion gives the field
     }
-    return LibraryCall(info, "getitem", arguments, (), index.dtype)
+    return LibraryCall(info, "getitem", arguments, (), dtype)

@@ -10,14 +10,17 @@ This file must never know files, paths or chunks.
 from __future__ import annotations
 
 from collections.abc import Container
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from _multitables import _core
 from _multitables.index.types.element_type import Conversion, FieldType
 from _multitables.index.types.hdf5_metadata import FilterSpec
+
+if TYPE_CHECKING:
+    from _multitables.index.types.cast import Cast
 
 
 @dataclass(frozen=True)
@@ -34,6 +37,8 @@ class Kind:
     fill_value: bytes = b""
     #: "h5py" or "tables": which library reads what the core does not.
     library: str = "h5py"
+    #: What is made of its numbers at last.
+    cast: Cast | None = None
 
     def why_library(self, filters: Container[int]) -> str:
         """Name the filter that only a library decodes; "" where readers have all of its filters."""
@@ -43,12 +48,21 @@ class Kind:
     @property
     def dtype(self) -> np.dtype[Any]:
         """Of one element as the user sees it: of the chosen field, with subarrays unpacked."""
-        return self.part.element.dtype.base
+        return self.part.element.dtype.base if self.cast is None else self.cast.dtype
+
+    @property
+    def uncast(self) -> Kind:
+        """What elements are before their numbers become others."""
+        return self if self.cast is None else replace(self, cast=None)
 
     @property
     def for_table(self) -> _core.Kind:
         """What a table says of it."""
         offset, size, converted, words = self.part.for_table
+        if self.cast is not None and (words or size != self.element_bytes):
+            element = self.part.element  # not in place: other elements are made of these
+            converted = element.delivered_bytes
+            words = [word for one in element.conversions for word in one.words]
         filters = [spec[:3] for spec in self.pipeline]
         return (self.element_bytes, offset, size, converted), filters, words, self.fill_value
 

@@ -109,7 +109,9 @@ class EpochStreams:
         spec = self._spec
         structure, paths = structure_of(spec.path)
         version = repr(spec.version)
-        wanted = (*spec.file.wanted, *map(str, paths), spec.field, repr(spec.inner), version)
+        casts = None if spec.casts is None else spec.casts.identity
+        chosen = spec.field, repr(spec.inner), version, casts
+        wanted = (*spec.file.wanted, *map(str, paths), *chosen)
         return self._shared.opened(values.encode(wanted), structure, self._open_rows)
 
     def _open_rows(self) -> Opened:

@@ -29,6 +29,7 @@ from _multitables.index.chunk_index import (
     Stored,
     Virtual,
 )
+from _multitables.index.types.cast import Cast
 from _multitables.index.types.element_type import Conversion, ElementType, FieldType
 from _multitables.index.types.hdf5_metadata import FilterSpec
 from _multitables.index.types.kind import Kind
@@ -50,6 +51,7 @@ CLASSES: dict[str, type] = {
         Access,
         AxisWindow,
         ByLibrary,
+        Cast,
         Chosen,
         Conversion,
         Dataset,

@@ -22,7 +22,7 @@ from _multitables.index.joined.source import JoinedSource, MissingFiles, index_a
 from _multitables.index.names.dataset_names import datasets_named
 from _multitables.index.versions.sources import of_version
 from _multitables.parent.readers.local_rows import whole
-from _multitables.parent.stream.open_stream import DataSpec, check_lengths
+from _multitables.parent.stream.open_stream import DataSpec, check_lengths, refuse_casts
 from _multitables.plan.ragged import as_rows
 from _multitables.plan.row_spans import Numbers, RowSpans, row_spans
 from _multitables.plan.sample_rows import Samples
@@ -94,6 +94,7 @@ def open_rows(spec: DataSpec, source: Source) -> OpenedRows:
     UnsupportedDatasetError, MissingDatasetError
         As `Streamer.get_queue`.
     """
+    refuse_casts(spec, "ragged rows")
     structure, leaves = structure_of(spec.path)
     version = of_version(source, spec.version)
     entries = [_entry(version, leaf, spec.field) for leaf in leaves]

@@ -23,7 +23,12 @@ from _multitables.index.versions.sources import of_version
 from _multitables.options import wrong
 from _multitables.parent.ragged.open_rows import Entry, OpenedRows, numbers_of
 from _multitables.parent.readers.local_rows import whole
-from _multitables.parent.stream.open_stream import DataSpec, check_lengths, refuse_ragged
+from _multitables.parent.stream.open_stream import (
+    DataSpec,
+    check_lengths,
+    refuse_casts,
+    refuse_ragged,
+)
 from _multitables.parent.stream.warnings_of_streams import warn_of_missing
 from _multitables.plan.ragged import as_rows
 from _multitables.plan.row_spans import Numbers, row_spans
@@ -46,6 +51,7 @@ def open_samples(spec: DataSpec, seed: int = 0) -> OpenedRows:
         As `Streamer.get_queue`.
     """
     refuse_ragged(spec.path)
+    refuse_casts(spec, "sample")
     if spec.inner is not None:
         raise wrong("inner", "cannot be given with sample", spec.inner, "Select of the batches")
     structure, paths = structure_of(spec.path)

@@ -40,6 +40,7 @@ from _multitables.parent.readers.supervisor import Readers
 from _multitables.parent.readers.threads import Threads
 from _multitables.parent.stream.stream_queue import StreamQueue
 from _multitables.parent.stream.warnings_of_streams import warn_of_missing, warn_of_slow_filters
+from _multitables.plan.casts import Casts, cast_indexes
 from _multitables.plan.inner_selection import select_inner
 from _multitables.plan.reader_options import ReaderCount
 from _multitables.plan.ring_size import whole_pages
@@ -67,6 +68,8 @@ class DataSpec:
     #: How likely samples are, or rows, and how many an epoch has; None: each comes once.
     weights: Weights | None = None
     draws: int | None = None
+    #: What readers make of numbers.
+    casts: Casts | None = None
 
     def __post_init__(self) -> None:
         if self.field is not None and not isinstance(self.field, str):
@@ -124,7 +127,19 @@ def data_in(spec: DataSpec, source: Source, *, grows: bool = False) -> Opened:
         check_lengths(indexes, of_several=spec.file.is_several)
     if spec.inner is not None:
         opened = replace(opened, indexes=select_inner(indexes, spec.inner, structure))
+    if spec.casts is not None:
+        opened = replace(opened, indexes=cast_indexes(opened.indexes, spec.casts))
     return opened
+
+
+def refuse_casts(spec: DataSpec, of: str) -> None:
+    """Raise if numbers are to be changed where readers do not."""
+    if spec.casts is not None:
+        raise OptionsError(
+            f"{spec.casts.option} cannot be given with {of}",
+            advice="Convert what is delivered, as with transform",
+            option=spec.casts.option,
+        )
 
 
 def opened_of(

@@ -60,7 +60,8 @@ def whole_stream(pool: ReaderPool, spec: DataSpec, options: StreamOptions) -> St
         return None  # to open an object twice takes a request more
     if options.block_size is not None and options.block_size > sizes.HERE_BYTES:
         return None  # perhaps more than memory has
-    if spec.inner is not None or spec.version is not None or spec.rotational:
+    is_changed = spec.inner is not None or spec.casts is not None
+    if is_changed or spec.version is not None or spec.rotational:
         return None
     with spec.file.open() as source:
         stored = source.stored_field(spec.path, spec.field)

@@ -137,7 +137,7 @@ impl ReadElements for Assembler {
         let mut stored = std::mem::take(&mut self.stored);
         let bytes = room(&mut stored, conversion.stored_size(out.len()), NO_CHUNK)?;
         let done = self.read_stored(wanted, bytes, record);
-        conversion.convert(bytes, out);
+        conversion.convert(conversion.place(&wanted.offset[1..]), bytes, out);
         self.stored = stored;
         done
     }

@@ -177,7 +177,7 @@ impl Transfer<'_, PlaceRows<'_>> {
     pub fn fill_rest(&mut self, grid: Range<u64>, chunks: &[Chunk]) -> Result<(), TaskError> {
         let dataset = self.place.dataset;
         let inner = dataset.inner_chunks().max(1);
-        let is_fill = self.assembler.is_none() && chunks.is_empty();
+        let is_fill = self.assembler.is_none() && chunks.is_empty() && dataset.fills_evenly();
         if is_fill && grid.start % inner == 0 && grid.end % inner == 0 {
             let len = self.place.out.len();
             fill::repeat(dataset.fill_shown(), self.place.out.part(0..len));

@@ -153,6 +153,10 @@ impl<P: Place> Transfer<'_, P> {
             return Ok(());
         }
         let mask = chunk.filter_mask;
+        if self.pipeline.by_place().is_some() {
+            let place = self.place.dataset_of(&read).place(read.grid_index);
+            self.pipeline.at(place);
+        }
         if let Some(target) = self.place.target(&read) {
             // SAFETY: the placement's promise; nothing else refers to this memory now.
             let out = unsafe { &mut *target };
@@ -274,11 +278,17 @@ impl<P: Place> Transfer<'_, P> {
         if self.assembler.is_some() {
             return self.assemble(dataset, read);
         }
-        if dataset.inner_chunks() == 1 {
+        if dataset.inner_chunks() == 1 && dataset.fills_evenly() {
             self.place.fill_rows(read);
         } else {
             let decoded = room(self.decoded, read.size, read.number)?;
-            fill::repeat(&dataset.fill, decoded);
+            match &dataset.conversion {
+                Some(one) if !one.is_even() => {
+                    let place = dataset.place(read.grid_index);
+                    one.repeat(place, &dataset.stored_fill, decoded);
+                }
+                _ => fill::repeat(&dataset.fill, decoded),
+            }
             self.place.place(read, decoded);
         }
         count(&self.record.decoded_bytes, read.size);

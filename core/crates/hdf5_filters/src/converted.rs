@@ -6,22 +6,30 @@ use super::{Decoder, Fault, OutputSize};
 use crate::convert::ElementConversion;
 use std::sync::Arc;
 
-pub(super) struct Converted(pub Arc<ElementConversion>);
+pub(super) struct Converted {
+    pub conversion: Arc<ElementConversion>,
+    /// Of the next chunk (`ElementConversion::place`).
+    pub place: usize,
+}
 
 impl Converted {
     fn size(&self, stored: &[u8]) -> Result<usize, Fault> {
-        let size = self.0.delivered_size(stored.len());
+        let size = self.conversion.delivered_size(stored.len());
         size.ok_or_else(|| Fault::wrong_size(0, stored.len()))
     }
 }
 
 impl Decoder for Converted {
     fn stored_size(&self, decoded_size: usize) -> Option<usize> {
-        Some(self.0.stored_size(decoded_size))
+        Some(self.conversion.stored_size(decoded_size))
     }
 
     fn output_size(&self, stored: &[u8]) -> Result<OutputSize, Fault> {
         self.size(stored).map(OutputSize::Exactly)
+    }
+
+    fn place(&mut self, place: usize) {
+        self.place = place;
     }
 
     fn decode(&mut self, stored: &[u8], out: &mut [u8]) -> Result<usize, Fault> {
@@ -29,7 +37,7 @@ impl Decoder for Converted {
         let Some(out) = out.get_mut(..size) else {
             return Err(Fault::wrong_size(out.len(), size));
         };
-        self.0.convert(stored, out);
+        self.conversion.convert(self.place, stored, out);
         Ok(size)
     }
 }

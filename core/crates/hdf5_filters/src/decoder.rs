@@ -47,6 +47,9 @@ pub(crate) trait Decoder: Send {
     /// are a `WrongSize` fault.
     fn decode(&mut self, stored: &[u8], out: &mut [u8]) -> Result<usize, Fault>;
 
+    /// The chunks that come next have this place in their rows (`ElementConversion::place`).
+    fn place(&mut self, _place: usize) {}
+
     /// For filters whose chunks are made of blocks that can be decoded alone.
     fn by_block(&mut self) -> Option<&mut dyn BlockDecoder> {
         None

@@ -94,10 +94,25 @@ impl Pipeline {
         self.stages.extend(conversion.map(|conversion| Stage {
             id: 0,
             mask_bit: 0,
-            decoder: Box::new(Converted(conversion.clone())),
+            decoder: Box::new(Converted {
+                conversion: conversion.clone(),
+                place: 0,
+            }),
         }));
         self.conversion = conversion.cloned();
         self
+    }
+
+    /// The conversion, if it asks where chunks stand in their rows, which `at` says.
+    pub fn by_place(&self) -> Option<&ElementConversion> {
+        self.conversion.as_deref().filter(|one| !one.is_even())
+    }
+
+    /// The chunks that come next stand at this place of their rows.
+    pub fn at(&mut self, place: usize) {
+        if let Some(last) = self.stages.last_mut() {
+            last.decoder.place(place);
+        }
     }
 
     /// Chunks that come next decode to about this many bytes.
@@ -174,6 +189,7 @@ impl Pipeline {
     fn wants_group(&mut self, filter_mask: u32) -> bool {
         let mut active = self.stages.iter().filter(|s| s.is_active(filter_mask));
         self.max_group() > 1
+            && self.by_place().is_none()
             && active.any(|s| s.decoder.decodes_groups())
             && self.tuner.way() == Way::Optimized
     }

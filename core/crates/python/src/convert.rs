@@ -25,6 +25,6 @@ pub fn converted<'py>(
     let conversion = ElementConversion::new(size, 0, delivered, all.ok_or_else(wrong)?);
     let bytes = conversion.delivered_size(stored.len()).ok_or_else(wrong)?;
     let mut made = vec![0; bytes];
-    py.detach(|| conversion.convert(stored, &mut made));
+    py.detach(|| conversion.convert(0, stored, &mut made));
     Ok(PyArray1::from_vec(py, made))
 }

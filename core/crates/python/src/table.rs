@@ -199,11 +199,11 @@ impl Builder {
 
     /// Add a dataset. `files` are its own and others in which chunks lie, whose numbers chunks name.
     /// `windows` has start, step and count of each axis behind the first, or nothing; `ends` the row
-    /// behind the last one of each file of several; `parts` the words of what a virtual dataset shows;
+    /// behind the last one of each file of several; `cast` the words of what numbers become; `parts` the words of what a virtual dataset shows;
     /// `library` how a library serves its rows.
     #[expect(clippy::too_many_arguments, reason = "they are given by names")]
     #[pyo3(signature = (*, files, kind, row_bytes, dims, chunk_dims, chunks, windows=Vec::new(),
-        ends=None, parts=None, clipped=false, by_library=false, library=None))]
+        ends=None, cast=Vec::new(), parts=None, clipped=false, by_library=false, library=None))]
     fn add(
         &self,
         files: Files<'_>,
@@ -214,6 +214,7 @@ impl Builder {
         chunks: PyReadonlyArray1<'_, ChunkRecord>,
         windows: Vec<(u64, i64, u64)>,
         ends: Option<PyReadonlyArray1<'_, u64>>,
+        cast: Vec<u64>,
         parts: Option<PyReadonlyArray1<'_, u64>>,
         clipped: bool,
         by_library: bool,
@@ -232,6 +233,7 @@ impl Builder {
             chunk_dims: &chunk_dims,
             windows: &windows,
             ends: &ends,
+            cast: &cast,
             clipped,
             by_library,
             library: library.as_deref().unwrap_or_default(),

@@ -5,8 +5,9 @@
 //! 2. What is equal is there once: sources, and what kinds of datasets say.
 //! 3. A table is checked when it is opened, not when it is made.
 
-use super::dataset::{
-    Chunk, DatasetRecord, FLAG_CLIPPED, FLAG_JOINED, FLAG_LIBRARY, FLAG_WINDOWS, Header, MAGIC,
+use super::dataset::Chunk;
+use super::record::{
+    DatasetRecord, FLAG_CAST, FLAG_CLIPPED, FLAG_JOINED, FLAG_LIBRARY, FLAG_WINDOWS, Header, MAGIC,
 };
 use super::source::{SourceRecord, SourceValues};
 use super::words::{put, words_of};
@@ -40,6 +41,8 @@ pub struct Shape<'a> {
     pub windows: &'a [u64],
     /// Behind the last row of each file of several.
     pub ends: &'a [u64],
+    /// Words of a cast, or none.
+    pub cast: &'a [u64],
     pub clipped: bool,
     /// How a library reads rows; none: the core does.
     pub by_library: bool,
@@ -94,9 +97,11 @@ impl TableBuilder {
         let of = self.kind(kind);
         let dims_at = self.add(shape.dims);
         self.add(shape.windows);
-        if !shape.ends.is_empty() {
-            self.add(&[shape.ends.len() as u64]);
-            self.add(shape.ends);
+        for counted in [shape.ends, shape.cast] {
+            if !counted.is_empty() {
+                self.add(&[counted.len() as u64]);
+                self.add(counted);
+            }
         }
         let chunk_dims_at = self.words.len() as u64;
         let extents = shape.chunk_dims.iter().map(|&extent| extent.max(1));
@@ -122,7 +127,8 @@ impl TableBuilder {
             flags: flag(FLAG_CLIPPED, shape.clipped)
                 | flag(FLAG_LIBRARY, shape.by_library)
                 | flag(FLAG_WINDOWS, !shape.windows.is_empty())
-                | flag(FLAG_JOINED, !shape.ends.is_empty()),
+                | flag(FLAG_JOINED, !shape.ends.is_empty())
+                | flag(FLAG_CAST, !shape.cast.is_empty()),
             library_at,
             library_len: shape.library.len() as u64,
             chunks_at: chunks_at as u64,

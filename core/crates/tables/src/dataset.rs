@@ -11,6 +11,8 @@ use super::access::Access;
 pub use super::axis_window::AxisWindow;
 use super::elements::Elements;
 use super::parts::Parts;
+use super::record::{DatasetRecord, Header, cast, ends, filters, windows};
+pub use super::record::{FLAG_CAST, FLAG_CLIPPED, FLAG_JOINED, FLAG_LIBRARY, FLAG_WINDOWS, MAGIC};
 use super::source::SourceRecord;
 pub use super::source::{Fingerprint, Source};
 pub use super::words::Memory;
@@ -20,54 +22,6 @@ use hdf5_filters::convert::{CONVERSION_WORDS, Conversion, ElementConversion};
 pub use hdf5_format::chunk::{Chunk, UNALLOCATED};
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
-
-pub const MAGIC: u64 = u64::from_le_bytes(*b"MTDATA04");
-pub const FLAG_CLIPPED: u64 = 1;
-pub const FLAG_LIBRARY: u64 = 2;
-/// Behind a dataset's dims there is a window for each of its inner axes.
-pub const FLAG_WINDOWS: u64 = 4;
-/// Behind these there are a count, and for each of as many files the row behind its last one.
-pub const FLAG_JOINED: u64 = 8;
-
-#[repr(C)]
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Header {
-    pub(super) magic: u64,
-    pub(super) total_bytes: u64,
-    pub(super) n_sources: u64,
-    pub(super) n_datasets: u64,
-    pub(super) n_chunks: u64,
-    pub(super) n_words: u64,
-    pub(super) n_blob: u64,
-    pub(super) reserved: u64,
-}
-
-#[repr(C)]
-#[derive(Clone, Copy, Debug)]
-pub(super) struct DatasetRecord {
-    pub(super) source: u64,
-    pub(super) row_bytes: u64,
-    pub(super) element_bytes: u64,
-    pub(super) field_offset: u64,
-    pub(super) field_bytes: u64,
-    pub(super) n_dims: u64,
-    pub(super) dims_at: u64,
-    pub(super) chunk_dims_at: u64,
-    pub(super) filters_at: u64,
-    pub(super) n_filters: u64,
-    pub(super) fill_at: u64,
-    pub(super) conversions_at: u64,
-    pub(super) n_conversions: u64,
-    pub(super) flags: u64,
-    pub(super) library_at: u64,
-    pub(super) library_len: u64,
-    pub(super) chunks_at: u64,
-    pub(super) n_chunks: u64,
-    pub(super) parts_at: u64,
-    pub(super) n_parts_words: u64,
-    /// Bytes of a delivered element; 0: it is the stored field, converted in place.
-    pub(super) delivered_bytes: u64,
-}
 
 /// One dataset (or one field of it): how its elements lie in its chunks.
 #[derive(Debug)]
@@ -189,6 +143,18 @@ impl Dataset {
             last * chunk + extent.saturating_sub(1)
         });
         (last as usize + 1) * self.element_bytes
+    }
+
+    /// Rows that were never stored are one fill value, element by element.
+    pub fn fills_evenly(&self) -> bool {
+        self.conversion.as_ref().is_none_or(|one| one.is_even())
+    }
+
+    /// What the conversion wants to know of a chunk.
+    pub fn place(&self, grid_index: u64) -> usize {
+        let mut offset = Vec::new();
+        self.chunk_offset(grid_index, &mut offset);
+        (self.conversion.as_ref()).map_or(0, |one| one.place(&offset[1..]))
     }
 
     /// What decoded bytes of whole elements are in front of the conversion.
@@ -372,6 +338,7 @@ fn dataset(record: &DatasetRecord, words: &[u64], blob: &[u8]) -> Result<Dataset
         record.delivered_bytes,
         part(words, record.conversions_at, n_words)?,
         part(blob, record.fill_at, record.element_bytes)?,
+        cast(record, words, &dims, &chunk_dims)?,
     )?;
     if product(&counts, elements.field_bytes as u64)? != record.row_bytes {
         return Err("a row of the plan has another size than its dataset");
@@ -418,54 +385,4 @@ fn dataset(record: &DatasetRecord, words: &[u64], blob: &[u8]) -> Result<Dataset
         library: String::from_utf8(text.to_vec()).map_err(|_| "a text of the plan is not UTF-8")?,
         decoded_size: decoded_size as usize,
     })
-}
-
-/// What rows have of each inner axis; of those without words, all.
-fn windows(
-    record: &DatasetRecord,
-    words: &[u64],
-    dims: &[u64],
-) -> Result<Vec<AxisWindow>, Refused> {
-    let inner = &dims[1..];
-    if record.flags & FLAG_WINDOWS == 0 {
-        return Ok(inner.iter().map(|&dim| AxisWindow::whole(dim)).collect());
-    }
-    let at = record.dims_at.saturating_add(record.n_dims);
-    let words = part(words, at, 3 * inner.len() as u64)?.chunks_exact(3);
-    let windows = words
-        .zip(inner)
-        .map(|(words, &dim)| AxisWindow::check(words, dim));
-    windows.collect()
-}
-
-/// Behind which rows the files of joined datasets end.
-fn ends(record: &DatasetRecord, words: &[u64]) -> Result<Vec<u64>, Refused> {
-    if record.flags & FLAG_JOINED == 0 {
-        return Ok(Vec::new());
-    }
-    let n_windows = match record.flags & FLAG_WINDOWS {
-        0 => 0,
-        _ => record.n_dims - 1,
-    };
-    let n_words = record.n_dims.saturating_add(n_windows.saturating_mul(3));
-    let at = record.dims_at.saturating_add(n_words);
-    let count = part(words, at, 1)?[0];
-    part(words, at + 1, count).map(<[u64]>::to_vec)
-}
-
-/// A pipeline as words: for each filter its id, flags, number of values, and the values.
-fn filters(words: &[u64], at: u64, count: u64) -> Result<Vec<FilterSpec>, Refused> {
-    let mut at = at;
-    let mut specs = Vec::new();
-    for _ in 0..count {
-        let head = part(words, at, 3)?;
-        let values = part(words, at + 3, head[2])?;
-        specs.push(FilterSpec {
-            id: head[0] as u32,
-            flags: head[1] as u32,
-            values: values.iter().map(|&value| value as u32).collect(),
-        });
-        at += 3 + head[2];
-    }
-    Ok(specs)
 }

@@ -3,7 +3,7 @@
 //! Law: conversions fit elements, and elements do not grow beyond reason, or the table is refused.
 
 use super::words::Refused;
-use hdf5_filters::convert::{CONVERSION_WORDS, Conversion, ElementConversion};
+use hdf5_filters::convert::{CONVERSION_WORDS, Cast, Conversion, ElementConversion};
 use std::sync::Arc;
 
 /// Times which an element may become longer: a byte may be a long double.
@@ -22,12 +22,13 @@ pub(super) struct Elements {
 
 impl Elements {
     /// `field`: its offset and bytes in a stored element, in which it lies. `converted`: its bytes behind a
-    /// conversion, 0 if it stays in place. `fill`: a stored element.
+    /// conversion, 0 if it stays in place. `fill`: a stored element. `cast`: what is made of numbers then.
     pub fn of(
         field: (u64, u64),
         converted: u64,
         words: &[u64],
         fill: &[u8],
+        cast: Option<Cast>,
     ) -> Result<Elements, Refused> {
         let delivered = if converted == 0 { field.1 } else { converted };
         if delivered > field.1.saturating_mul(MAX_GROWTH) {
@@ -47,7 +48,7 @@ impl Elements {
             fixes: Vec::new(),
             conversion: None,
         };
-        if converted == 0 {
+        if converted == 0 && cast.is_none() {
             if !conversions.iter().all(Conversion::is_in_place) {
                 return Err("a conversion of the plan has no room");
             }
@@ -57,10 +58,18 @@ impl Elements {
             elements.fixes = conversions;
             return Ok(elements);
         }
-        let size = delivered as usize;
-        let conversion = ElementConversion::new(fill.len(), offset, size, conversions);
+        let mut size = delivered as usize;
+        let mut conversion = ElementConversion::new(fill.len(), offset, size, conversions);
+        if let Some(cast) = cast {
+            let to = cast.element_bytes().map_or(0, |(_, to)| to);
+            let then = conversion.then(cast);
+            (size, conversion) = (
+                to,
+                then.ok_or("a cast of the plan does not fit its element")?,
+            );
+        }
         elements.fill = vec![0; size];
-        conversion.convert(fill, &mut elements.fill);
+        conversion.convert(0, fill, &mut elements.fill);
         (elements.bytes, elements.field_bytes, elements.field_offset) = (size, size, 0);
         elements.conversion = Some(Arc::new(conversion));
         Ok(elements)

@@ -12,6 +12,7 @@ mod elements;
 pub mod mappings;
 pub mod parts;
 pub mod plan;
+mod record;
 pub mod shuffle;
 pub mod source;
 pub mod survey_table;

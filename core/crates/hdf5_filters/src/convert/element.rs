@@ -4,6 +4,7 @@
 //! 1. The words of a conversion are written by `Conversion` in `_multitables/index/types/element_type.py`.
 //! 2. Bytes of a delivered element that no conversion writes are zero.
 
+use super::cast::Cast;
 use super::kind::Kind;
 
 pub const CONVERSION_WORDS: usize = 9;
@@ -64,6 +65,12 @@ impl Conversion {
         (self.from, self.size, self.from_step) == (self.to, self.to_size, self.to_step)
     }
 
+    /// It copies all bytes of an element that has as many.
+    fn is_all(&self, bytes: usize) -> bool {
+        let is_copy = self.kind == Kind::Copy && self.is_in_place();
+        is_copy && (self.from, self.size, self.count) == (0, bytes, 1)
+    }
+
     /// Convert the values of an element in place.
     pub fn apply(&self, element: &mut [u8]) {
         for number in 0..self.count {
@@ -83,6 +90,8 @@ pub struct ElementConversion {
     all: Vec<Conversion>,
     /// Some bytes of a delivered element are of no conversion.
     has_gaps: bool,
+    /// What the numbers become at last, and the bytes of an element's before it.
+    cast: Option<(Cast, usize)>,
 }
 
 impl ElementConversion {
@@ -100,7 +109,33 @@ impl ElementConversion {
             field_offset,
             delivered: delivered.max(1),
             all,
+            cast: None,
         }
+    }
+
+    /// Let a cast follow. None: it is of elements of another size.
+    pub fn then(mut self, cast: Cast) -> Option<ElementConversion> {
+        let (from, to) = cast.element_bytes()?;
+        let has_numbers = !self.all.is_empty() || self.stored == from;
+        if from != self.delivered || !has_numbers {
+            return None;
+        }
+        if matches!(self.all[..], [one] if one.is_all(self.stored)) && self.field_offset == 0 {
+            self.all.clear(); // as they are stored
+        }
+        self.delivered = to;
+        self.cast = Some((cast, from));
+        Some(self)
+    }
+
+    /// Where an element stands in its row, or its chunk in a row, changes nothing.
+    pub fn is_even(&self) -> bool {
+        self.cast.as_ref().is_none_or(|(cast, _)| cast.is_even())
+    }
+
+    /// What `convert` wants to know of the chunk that begins with this element of a row.
+    pub fn place(&self, offset: &[u64]) -> usize {
+        (self.cast.as_ref()).map_or(0, |(cast, _)| cast.table(offset))
     }
 
     /// The stored bytes of elements that have this number of delivered ones.
@@ -114,23 +149,58 @@ impl ElementConversion {
         is_whole.then(|| (stored / self.stored).checked_mul(self.delivered))?
     }
 
-    /// Convert whole elements, as many as there are on both sides.
-    pub fn convert(&self, stored: &[u8], delivered: &mut [u8]) {
+    /// Convert whole elements of a chunk at this `place`, from its first one on, as many as there are on
+    /// both sides.
+    pub fn convert(&self, place: usize, stored: &[u8], delivered: &mut [u8]) {
+        self.convert_from(0, place, stored, delivered);
+    }
+
+    /// Write what a stored element becomes, for all elements of a chunk.
+    pub fn repeat(&self, place: usize, element: &[u8], delivered: &mut [u8]) {
+        let block = (BLOCK_BYTES / self.stored).max(1);
+        let stored = element.repeat(block);
+        let blocks = delivered.chunks_mut(block * self.delivered);
+        for (number, delivered) in blocks.enumerate() {
+            self.convert_from(number * block, place, &stored, delivered);
+        }
+    }
+
+    /// The first one is the chunk's element `first`.
+    fn convert_from(&self, first: usize, place: usize, stored: &[u8], delivered: &mut [u8]) {
+        let Some((cast, between)) = &self.cast else {
+            return self.convert_all(stored, delivered, self.delivered);
+        };
+        if self.all.is_empty() {
+            return cast.convert(place, first, stored, delivered);
+        }
+        let block = (BLOCK_BYTES / self.stored.max(*between)).max(1);
+        let mut room = vec![0; block.min(stored.len() / self.stored) * between];
+        let blocks = stored.chunks(block * self.stored);
+        let blocks = blocks.zip(delivered.chunks_mut(block * self.delivered));
+        for (number, (from, to)) in blocks.enumerate() {
+            let made = &mut room[..from.len() / self.stored * between];
+            self.convert_all(from, made, *between);
+            cast.convert(place, first + number * block, made, to);
+        }
+    }
+
+    /// Convert elements to those of `size` bytes, which no cast follows here.
+    fn convert_all(&self, stored: &[u8], delivered: &mut [u8], size: usize) {
         if self.has_gaps {
             delivered.fill(0);
         }
-        let block = (BLOCK_BYTES / self.stored.max(self.delivered)).max(1);
+        let block = (BLOCK_BYTES / self.stored.max(size)).max(1);
         let blocks = stored.chunks(block * self.stored);
-        for (from, to) in blocks.zip(delivered.chunks_mut(block * self.delivered)) {
+        for (from, to) in blocks.zip(delivered.chunks_mut(block * size)) {
             for one in &self.all {
-                self.convert_values(one, from, to);
+                self.convert_values(one, from, to, size);
             }
         }
     }
 
-    fn convert_values(&self, one: &Conversion, stored: &[u8], delivered: &mut [u8]) {
+    fn convert_values(&self, one: &Conversion, stored: &[u8], delivered: &mut [u8], size: usize) {
         let elements = stored.chunks_exact(self.stored);
-        for (from, to) in elements.zip(delivered.chunks_exact_mut(self.delivered)) {
+        for (from, to) in elements.zip(delivered.chunks_exact_mut(size)) {
             for number in 0..one.count {
                 let at = self.field_offset + one.from + number * one.from_step;
                 let into = one.to + number * one.to_step;
@@ -157,7 +227,7 @@ mod tests {
         let all = ElementConversion::new(6, 1, 6, parsed.to_vec());
         let stored: Vec<u8> = (0..12).collect();
         let mut delivered = [99; 12];
-        all.convert(&stored, &mut delivered);
+        all.convert(0, &stored, &mut delivered);
         assert_eq!(delivered, [4, 5, 2, 0, 3, 0, 10, 11, 8, 0, 9, 0]);
         assert_eq!(
             (all.stored_size(12), all.delivered_size(12)),

@@ -7,13 +7,17 @@
 //!    so later code indexes freely.
 //! 2. Conversions that change neither place nor size are applied in place (`Conversion::apply`), once for
 //!    each element that is placed. All others make new elements
-//!    (`ElementConversion`).
+//!    (`ElementConversion`), which numbers of another type may follow (`Cast`).
 //!
 //! It must never know datasets, files or filters.
 
+mod cast;
 mod element;
 mod float_format;
 mod kind;
+mod numbers;
+mod scale;
 
+pub use cast::Cast;
 pub use element::{CONVERSION_WORDS, Conversion, ElementConversion};
 pub use kind::Kind;

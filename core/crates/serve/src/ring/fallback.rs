@@ -5,7 +5,8 @@
 //!    brought to their places.
 //! 2. That memory is zeros before: HDF5 leaves out what was never stored of a dataset without a fill
 //!    value, and what stood there before is no row of this stream.
-//! 3. A file that changed meanwhile is told as that, whatever the library made of it.
+//! 3. Where numbers become others, it is given memory for what it reads, from which they are made.
+//! 4. A file that changed meanwhile is told as that, whatever the library made of it.
 
 use crate::ring::claimed::Claimed;
 use crate::ring::reader_loop::{LibraryRead, Reader};
@@ -17,6 +18,7 @@ use engine::scatter::interleave::Interleaver;
 use engine::shuffle_task::ShuffleTask;
 use engine::task_error::TaskError;
 use std::time::Instant;
+use tables::dataset::Dataset;
 
 impl Reader<'_> {
     /// Rows of a share, span by span.
@@ -50,9 +52,10 @@ impl Reader<'_> {
         for span in share.spans() {
             let len = ((span.end - span.begin) as usize).saturating_mul(dataset.row_bytes);
             let out = room(&mut rows, len, number)?;
-            out.fill(0);
             result = record.call(careful, |chunk| {
-                library(&dataset.library, span.begin, span.end, out, chunk)
+                let (begin, end) = (span.begin, span.end);
+                let read = |out: &mut [u8]| library(&dataset.library, begin, end, out, chunk);
+                delivered(dataset, out, read)
             });
             if result.is_err() {
                 break;
@@ -88,10 +91,10 @@ impl Reader<'_> {
         let out = out.part(all);
         let first = plan.first_row(plan.tape(task));
         let (begin, end) = (first + task.row_begin, first + task.row_end);
-        out.fill(0);
         let (record, careful) = (self.record(), self.careful.contains(&claimed.global));
         let result = record.call(careful, |chunk| {
-            library(&dataset.library, begin, end, out, chunk)
+            let read = |out: &mut [u8]| library(&dataset.library, begin, end, out, chunk);
+            delivered(dataset, out, read)
         });
         // A file that changed explains any error.
         file.map_or(Ok(()), |file| file.check_unchanged())
@@ -102,4 +105,20 @@ impl Reader<'_> {
         add_ns(&record.decode_ns, start);
         Ok(())
     }
+}
+
+/// Let a library fill rows, or what they are made of.
+fn delivered<E>(
+    dataset: &Dataset,
+    out: &mut [u8],
+    read: impl FnOnce(&mut [u8]) -> Result<(), E>,
+) -> Result<(), E> {
+    let Some(conversion) = &dataset.conversion else {
+        out.fill(0);
+        return read(out);
+    };
+    let mut stored = vec![0; conversion.stored_size(out.len())];
+    read(&mut stored)?;
+    conversion.convert(0, &stored, out); // its chunks have whole rows
+    Ok(())
 }
