@@ -378,5 +378,5 @@ class ManyDatasets(StreamerBase):
         sample: Sample | None = None,
         casts: Casts | None = None,
     ) -> DataSpec:
-        chosen = inner, version, sample, casts
-        return DataSpec(self._file, path, field, self._wanted.rotational, *chosen)
+        chosen = inner, version, sample
+        return DataSpec(self._file, path, field, self._wanted.rotational, *chosen, casts=casts)
