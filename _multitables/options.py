@@ -70,6 +70,8 @@ REQUEST_BYTES = 256 << 20
 GUESSED_BYTES = 1 << 20
 #: Tasks of requests that can be on their way at once, for each `Reader`.
 REQUEST_SLOTS = 1024
+#: The same for one iteration over items or ragged rows, which may soon be over: slots take memory.
+ITERATION_SLOTS = 256
 
 
 # ---- how one option is checked ------------------------------------------------------------

@@ -159,24 +159,24 @@ class Items:
         return f"{label}/{joined}" if joined else label
 
 
-def layout_of(numbers: Sequence[int], n_rows: I64, n_bytes: I64) -> Layout:
+def layout_of(number: I64, n_rows: I64, n_bytes: I64) -> Layout:
     """Lay datasets out in a result.
 
     Parameters
     ----------
-    numbers : sequence of int
+    number : ndarray of int64
         Of each its number in the table; -1: it has no elements.
     n_rows, n_bytes : ndarray of int64
         Of the table's datasets.
     """
-    number = np.array(numbers, np.int64)
-    here = np.flatnonzero(number >= 0)
-    begins = np.zeros(len(number), np.int64)
-    rows, size = n_rows[number[here]], n_bytes[number[here]]
-    padded = -(-size // ALIGN_BYTES) * ALIGN_BYTES
-    begins[here] = np.cumsum(padded) - padded
-    pieces = np.stack([number[here], np.zeros_like(rows), rows, begins[here]], axis=1)
-    return Layout(pieces, begins.tolist(), int(padded.sum()))
+    (here,) = (number >= 0).nonzero()
+    pieces, begins = np.zeros((len(here), 4), np.int64), np.zeros(len(number), np.int64)
+    pieces[:, 0] = number = number[here]
+    padded = -(-n_bytes[number] // ALIGN_BYTES) * ALIGN_BYTES
+    ends = padded.cumsum()
+    pieces[:, 2] = n_rows[number]
+    pieces[:, 3] = begins[here] = ends - padded
+    return Layout(pieces, begins.tolist(), int(ends[-1]) if len(ends) else 0)
 
 
 def in_file_order(first: Sequence[tuple[int, int]]) -> I64:

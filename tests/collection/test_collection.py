@@ -313,6 +313,17 @@ def test_readers_are_kept_between_streams(shots: Path) -> None:
         assert streamer._reader_pool._resting[0].pids == pids
 
 
+def test_items_that_the_user_s_thread_reads_are_not_requested_ahead(tmp_path: Path) -> None:
+    with h5py.File(tmp_path / "little.h5", "w") as file:
+        for name in "abc":
+            file[name] = np.arange(5)
+    with Streamer(tmp_path / "little.h5").get_collection("/*") as items:
+        iterator = iter(items)
+        next(iterator)
+        assert iterator.statistics()["tasks_pending"] == 0
+        assert len(list(iterator)) == 2
+
+
 def test_what_it_says_of_itself(shots: Path) -> None:
     items = Streamer(shots).get_collection(PATTERN, n_procs=1)
     assert "5 items, order='random', 1 reader" in repr(items)

@@ -300,7 +300,7 @@ class Collection:
             items = self._items(position.epoch, shard_of(position.ranges, self._shard)).tolist()
             behind = Position(position.epoch + 1, position.stop, self._everything())
             for number in range(position.batches, len(items)):
-                at = replace(position, batches=number + 1)
+                at = Position(position.epoch, position.stop, position.ranges, number + 1)
                 ends_epoch = number + 1 == len(items)
                 is_last = ends_epoch and behind.epoch == behind.stop
                 yield Step(items[number], behind if ends_epoch and not is_last else at, is_last)

@@ -4,7 +4,8 @@ Law
 ---
 1. Items come in the order of their epoch, each once. What counts as delivered was handed out.
 2. Requests run ahead of the user, so that readers have work: at least one item more than there are
-   readers, and `AHEAD_BYTES`. Only a request for the next item waits for memory.
+   readers, and `AHEAD_BYTES`. Only a request for the next item waits for memory. Where the user's
+   own thread reads, none runs ahead: its memory would be cold when the user takes the item.
 3. Small items of a store share a request, because a reader waits for the network once for each
    request. Each request has twice as many items as the last, so that the first item comes early.
 4. However an iteration ends, its readers end or go back to where they came from.
@@ -65,9 +66,10 @@ class ItemIterator(Iterator[Item]):
         self._asked: deque[tuple[Asked, Step]] = deque()
         self._unsent: deque[Asked] = deque()
         self._ahead_bytes = 0
-        by_threads = isinstance(service.readers, RequestThreads)
-        self._least_ahead = 1 if by_threads else service.n_readers + 1
-        self._least_bytes = COPIED_AHEAD_BYTES if by_threads else AHEAD_BYTES
+        self._least_ahead, self._least_bytes = service.n_readers + 1, AHEAD_BYTES
+        if isinstance(service.readers, RequestThreads):
+            is_ahead = service.readers.is_started
+            self._least_ahead, self._least_bytes = int(is_ahead), COPIED_AHEAD_BYTES * is_ahead
         self._n_joined = 1
         self._joined_bytes = min(JOINED_BYTES, ring_bytes // 8) if reader.is_remote else 0
         self._finalizer = weakref.finalize(self, service.leave, give_back, True)
@@ -108,6 +110,7 @@ class ItemIterator(Iterator[Item]):
 
     def _go_on(self, *, waits: bool) -> None:
         """Request the next items while there is memory; the first one may wait for it."""
+        least = max(self._least_ahead, waits)
         try:
             while True:
                 while self._unsent:
@@ -116,7 +119,7 @@ class ItemIterator(Iterator[Item]):
                     self._reader.ask(first, None if is_next else 0)
                     self._unsent.popleft()
                 n_items = len(self._asked)
-                is_enough = n_items >= self._least_ahead and self._ahead_bytes >= self._least_bytes
+                is_enough = n_items >= least and self._ahead_bytes >= self._least_bytes
                 if n_items >= MAX_AHEAD or is_enough or not (steps := self._joined()):
                     return
                 begun = self._reader.begin([step.item for step in steps])

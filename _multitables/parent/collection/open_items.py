@@ -137,6 +137,8 @@ class OpenedItems:
     def scales_of(self, item: int) -> list[int]:
         """Return the scales of an item's datasets that are not among these, each once."""
         items, scales = self._scales
+        if not len(items):
+            return []
         begin, end = np.searchsorted(items, [item, item + 1])
         found: list[int] = scales[begin:end].tolist()
         return found
@@ -154,8 +156,8 @@ class OpenedItems:
 
     def layout(self, numbers: Sequence[int]) -> Layout:
         """Lay datasets out that are not alone."""
-        found = self.table.number[numbers] if numbers else np.zeros(0, np.int64)
-        return layout_of(found.tolist(), self.table.n_rows, self.table.n_bytes)
+        found = self.table.number[np.array(numbers, np.int64)]
+        return layout_of(found, self.table.n_rows, self.table.n_bytes)
 
     @cached_property
     def item_bytes(self) -> list[int]:

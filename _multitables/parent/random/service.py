@@ -94,9 +94,9 @@ class Service:
         self._looked = 0.0
         at_end = (lambda: None) if notify is None else partial(notify, QueueClosed)
         self.notifier = Notifier(self, at_end)
+        n_slots = options.REQUEST_SLOTS if readers is None else options.ITERATION_SLOTS
         self.queue: _core.WorkQueue = made(
-            lambda: _core.WorkQueue(arena(), n_readers, options.REQUEST_SLOTS, cache_bytes),
-            0,
+            lambda: _core.WorkQueue(arena(), n_readers, n_slots, cache_bytes), 0
         )
         self.pool: _core.Stages = made(
             lambda: _core.Stages(arena(), wanted.memory_limit_bytes), wanted.memory_limit_bytes
