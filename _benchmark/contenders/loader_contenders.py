@@ -29,6 +29,7 @@ BY_NUMBER = f"{OPEN}, patches"
 COLLECTION = f"{OURS} collection"
 LANCE = "Lance, raw frames"
 WEBDATASET = "WebDataset, clips cut before"
+MOSAIC = "MosaicML Streaming, clips cut before"
 TORCH = "pip install multitables[torch]"
 INSTALL = "pip install multitables[bench-loaders]"
 #: The project's class in its two forms: name, recipe, processes of a DataLoader, modules.
@@ -40,7 +41,13 @@ CLASSES: tuple[tuple[str, str, int, tuple[str, ...]], ...] = (
 )
 #: Shape -> name -> recipe of `loader_recipes`.
 UNITS: dict[str, dict[str, str]] = {
-    "clips": {UNIT: "unit", FRAMES: "rows", LANCE: "lance", WEBDATASET: "webdataset"},
+    "clips": {
+        UNIT: "unit",
+        FRAMES: "rows",
+        LANCE: "lance",
+        WEBDATASET: "webdataset",
+        MOSAIC: "mosaic",
+    },
     "fluids": {UNIT: "unit", REQUESTS: "reader"},
     "waves": {UNIT: "unit"},
     "patches": {UNIT: "unit", BY_NUMBER: "by number"},

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import importlib
 import io
+import itertools
 import os
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -197,30 +198,63 @@ def _lance(_library: Any, project: Any, picked: Picked, asked: dict[str, Any]) -
         }
 
 
+def _cut(
+    project: Any, asked: dict[str, Any], kind: str, write: Callable[[str, Iterator[Any]], None]
+) -> str:
+    """The folder of all samples in another format, written when it is not there yet."""
+    folder = f"{asked['files'][0]}.{kind}"
+    if not os.path.exists(folder):
+        write(f"{folder}.part", ((number, project[number]) for number in range(len(project))))
+        os.rename(f"{folder}.part", folder)
+    return folder
+
+
+def _gathered(samples: Iterator[Any], picked: Picked, asked: dict[str, Any]) -> Batches:
+    """Batches of the samples that are picked, which come with their numbers."""
+    wanted = None if picked is None else set(picked.tolist())
+    found = (sample for number, sample in samples if wanted is None or number in wanted)
+    while some := [*itertools.islice(found, asked["batch"])]:
+        yield {name: np.stack([one[name] for one in some]) for name in some[0]}
+
+
 def _webdataset(_library: Any, project: Any, picked: Picked, asked: dict[str, Any]) -> Batches:
     """Shards of clips that were cut before, each frame four times in them; a shuffling buffer."""
     webdataset = importlib.import_module("webdataset")
-    folder = f"{asked['files'][0]}.webdataset"
-    if not os.path.exists(folder):
-        os.makedirs(f"{folder}.part")
-        with webdataset.ShardWriter(f"{folder}.part/%06d.tar", maxcount=250, verbose=0) as out:
-            for number in range(len(project)):
-                sample = {f"{name}.npy": one for name, one in project[number].items()}
-                out.write({"__key__": f"{number:09}", **sample})
-        os.rename(f"{folder}.part", folder)
+
+    def write(folder: str, samples: Iterator[Any]) -> None:
+        os.makedirs(folder, exist_ok=True)
+        with webdataset.ShardWriter(f"{folder}/%06d.tar", maxcount=250, verbose=0) as out:
+            for number, sample in samples:
+                arrays = {f"{name}.npy": one for name, one in sample.items()}
+                out.write({"__key__": f"{number:09}", **arrays})
+
+    folder = _cut(project, asked, "webdataset", write)
     shards = sorted(os.path.join(folder, one) for one in os.listdir(folder))
     data = webdataset.WebDataset(shards, shardshuffle=len(shards), seed=1).shuffle(1000)
-    wanted = None if picked is None else {f"{number:09}" for number in picked}
-    found: dict[str, list[Any]] = {"pixels": [], "action": []}
-    for sample in data:
-        if wanted is None or sample["__key__"] in wanted:
-            for name, some in found.items():
-                some.append(np.load(io.BytesIO(sample[f"{name}.npy"])))
-        if len(found["pixels"]) == asked["batch"]:
-            yield {name: np.stack(some) for name, some in found.items()}
-            found = {name: [] for name in found}
-    if found["pixels"]:
-        yield {name: np.stack(some) for name, some in found.items()}
+
+    def samples() -> Iterator[Any]:
+        for one in data:
+            stored = {name: one[f"{name}.npy"] for name in ("pixels", "action")}
+            arrays = {name: np.load(io.BytesIO(bits)) for name, bits in stored.items()}
+            yield int(one["__key__"]), arrays
+
+    return _gathered(samples(), picked, asked)
+
+
+def _mosaic(_library: Any, project: Any, picked: Picked, asked: dict[str, Any]) -> Batches:
+    """The same clips in shards of MDS, as its dataset shuffles them."""
+    streaming = importlib.import_module("streaming")
+
+    def write(folder: str, samples: Iterator[Any]) -> None:
+        columns = {"number": "int", "pixels": "ndarray", "action": "ndarray"}
+        with streaming.MDSWriter(out=folder, columns=columns, exist_ok=True) as out:
+            for number, sample in samples:
+                out.write({"number": number, **sample})
+
+    folder = _cut(project, asked, "mds", write)
+    options = {"shuffle": True, "shuffle_seed": 1, "batch_size": asked["batch"]}
+    data = streaming.StreamingDataset(local=folder, **options)
+    return _gathered(((one.pop("number"), one) for one in data), picked, asked)
 
 
 #: Shape -> recipe -> what yields its batches.
@@ -230,6 +264,7 @@ RECIPES: dict[str, dict[str, Recipe]] = {
         "rows": _frames,
         "lance": _lance,
         "webdataset": _webdataset,
+        "mosaic": _mosaic,
     },
     "fluids": {"unit": _windows, "reader": _requested},
     "waves": {"unit": _anywhere},

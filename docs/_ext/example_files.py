@@ -60,6 +60,57 @@ def write_prices(filename: str) -> None:
         writer.commit("wednesday", {"prices": np.append(mended, np.arange(24) + 90.0)})
 
 
+#: What projects of several fields keep: file -> path -> shape and dtype, or values.
+FIELDS: dict[str, dict[str, object]] = {
+    "episodes.h5": {
+        "pixels": ((200, 16, 16, 3), "u1"),
+        "action": ((200, 2), "f4"),
+        "ep_len": np.array([80, 120]),
+    },
+    **{
+        f"flow_{number}.h5": {
+            "t0_fields/density": ((3, 20, 16, 16), "f4"),
+            "t1_fields/velocity": ((3, 20, 16, 16, 2), "f4"),
+        }
+        for number in range(2)
+    },
+    **{
+        f"strain_{number}.h5": {f"{name}/strain": ((8192,), "f8") for name in ("H1", "L1")}
+        for number in range(2)
+    },
+    "brain.h5": {"raw": ((48, 64, 64), "u2"), "label": ((48, 64, 64), "u1")},
+    "demos.h5": {
+        f"data/demo_{number}/{path}": ((rows, *shape), dtype)
+        for number, rows in enumerate((30, 50))
+        for path, shape, dtype in (
+            ("obs/agentview_image", (16, 16, 3), "u1"),
+            ("actions", (7,), "f8"),
+        )
+    },
+    "molecules.h5": {
+        f"{name}/{path}": values
+        for name, n_atoms in (("water", 3), ("methane", 5))
+        for path, values in (
+            ("atomic_numbers", np.arange(n_atoms) % 8 + 1),
+            ("geometry/positions", ((50, n_atoms, 3), "f4")),
+            ("geometry/dft/gradients", ((50, n_atoms, 3), "f4")),
+        )
+    },
+}
+
+
+def write_fields(filename: str) -> None:
+    """One of `FIELDS`; of a shape the values count up, compressed."""
+    with h5py.File(filename, "w") as file:
+        for path, said in FIELDS[filename].items():
+            if isinstance(said, np.ndarray):
+                file[path] = said
+                continue
+            shape, dtype = said
+            values = np.arange(np.prod(shape), dtype="i8").reshape(shape).astype(dtype)
+            file.create_dataset(path, data=values, compression="gzip", compression_opts=1)
+
+
 def enter() -> None:
     """Make the directory and go there."""
     before = os.getcwd()
@@ -71,6 +122,8 @@ def enter() -> None:
     write_prices("prices.h5")
     for name, write in format_files.FILES.items():
         write(name)
+    for name in FIELDS:
+        write_fields(name)
 
 
 def leave() -> None:

@@ -30,7 +30,7 @@ from _benchmark.studies.loaders import parts
 
 N_FILES = {shape: min(2, one.n_files) for shape, one in parts.SHAPES.items()}
 #: What reads formats of its own, and its module.
-OTHERS = {"lance": "lance", "webdataset": "webdataset"}
+OTHERS = {"lance": "lance", "webdataset": "webdataset", "mosaic": "streaming"}
 
 
 def request(shape: str, directory: Path, **more: Any) -> dict[str, Any]:

@@ -22,7 +22,7 @@ __all__ = ["SUMMARY", "add_arguments", "run", "views"]
 SUMMARY = "loaders of projects that train from HDF5, beside samples of this library and others"
 SMOKE = {"megabytes": 2, "rounds": 1, "seconds": 0.05}
 JUDGED_MEGABYTES = 128  # of less, starting takes too large a part
-PEERS = ("h5py", "torch", "pylance", "webdataset", "scdataset", "annbatch")
+PEERS = ("h5py", "torch", "pylance", "webdataset", "mosaicml-streaming", "scdataset", "annbatch")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
