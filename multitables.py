@@ -98,15 +98,17 @@ if typing.TYPE_CHECKING:
     from _multitables.parent.open.links import ExternalLink, HardLink, SoftLink, UserLink
     from _multitables.parent.open.read import read
     from _multitables.parent.ragged.ragged_block import RaggedBlock
-    from _multitables.parent.ragged.ragged_queue import RaggedQueue
     from _multitables.parent.random.dataset import ArrayDataset, TableDataset, VLArrayDataset
     from _multitables.parent.random.request import Request
     from _multitables.parent.random.request_pool import RequestPool
     from _multitables.parent.random.stage import Stage, StagePool
     from _multitables.parent.random_reader import Reader
-    from _multitables.parent.stream.follow_queue import FollowQueue
-    from _multitables.parent.stream.stream_queue import StreamQueue
-    from _multitables.parent.stream.versions_queue import VersionsQueue
+    from _multitables.parent.stream.stream_queue import (
+        FollowQueue,
+        RaggedQueue,
+        StreamQueue,
+        VersionsQueue,
+    )
     from _multitables.parent.streamer import Streamer
     from _multitables.parent.versions import Versions, versions
     from _multitables.plan.samples import At, Clips, Ranges

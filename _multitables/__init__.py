@@ -164,11 +164,13 @@
 #     stream/                one pass over the data, or an endless one
 #       open_stream.py       paths -> indexes; plan -> a stream that runs
 #       whole_stream.py      little data, read before a block is taken
-#       stream_queue.py      the direct queue over a ring
+#       stream_queue.py      the queue of a stream, over any source
+#       block_source.py      where its blocks come from
+#       ring_blocks.py       those of a ring
 #       growing_data.py      datasets that others write meanwhile
-#       follow_queue.py      the queue over a ring for each piece of what was written
+#       growing_blocks.py    those of a file that grows, by a ring for each piece of it
 #       open_versions.py     versions -> a stream of the chunks that any of them has
-#       versions_queue.py    blocks of several versions, from their chunks
+#       version_blocks.py    blocks of several versions, from their chunks
 #       row_generator.py     the rows of a queue, one at a time
 #       warnings_of_streams.py  filters of libraries, files that are left out
 #     node/                  readers that the ranks of a node share
@@ -185,7 +187,7 @@
 #       open_rows.py         paths -> where rows lie, read and checked
 #       open_samples.py      the same of samples that are not rows
 #       rows_of_requests.py  requests for ragged rows, and the block of their results
-#       ragged_queue.py      a stream over requests for spans
+#       requested_blocks.py  blocks of a queue, by requests for spans
 #       start_rows.py        options -> a stream that runs
 #     batches/               epochs of batches over streams
 #       batches.py           epochs, ranks and resume

@@ -288,7 +288,7 @@ def test_the_next_epoch_is_under_way_before_it_is_asked_for(numbered: Path) -> N
         for batch in batches:
             rows_of(batch)
         del batch
-        (memory,) = {begin for begin, _, _ in batches._streams.idle.stream.memory()}  # type: ignore[union-attr]
+        (memory,) = {begin for begin, _, _ in batches._streams.idle.stream.source.memory()}  # type: ignore[union-attr]
         wait_until(lambda: batches._streams.idle.stream.qsize() > 1, "read ahead")  # type: ignore[union-attr]
         before = readers()
         third = iter(batches)

@@ -22,7 +22,6 @@ from typing import Any
 from _multitables.errors import CorruptChunkError
 from _multitables.parent.batches.damage_book import EpochDamage
 from _multitables.parent.batches.epoch_streams import EpochRun, EpochStreams
-from _multitables.parent.ragged.ragged_queue import RaggedQueue
 from _multitables.parent.readers.error_report import skipped
 from _multitables.parent.stream.stream_queue import StreamQueue
 from _multitables.parent.titles import count
@@ -75,7 +74,7 @@ class BatchIterator:
         self._progress = bookmark.progress
         self._size = streams.wanted.batch_size
         self._run: EpochRun | None = None
-        self._stream: StreamQueue | RaggedQueue | None = None
+        self._stream: StreamQueue | None = None
         self._guards: Iterator[Any] = iter(())
         self._taken = self._per_epoch = 0
         #: Batches of the run that are still to come; infinite for a run without end.
@@ -197,7 +196,7 @@ class BatchIterator:
         A mapping lasts as long as its owner is held.
         """
         stream = self._stream
-        return [] if stream is None else stream.memory()
+        return [] if stream is None else stream.source.memory()
 
     def ready(self) -> int:
         """Count the batches that need not be waited for."""
@@ -233,7 +232,7 @@ class BatchIterator:
         if self._stream is not None:
             self._told = self._bookmark.told = self.statistics()
 
-    def _leave(self) -> StreamQueue | RaggedQueue | None:
+    def _leave(self) -> StreamQueue | None:
         stream, self._stream = self._stream, None
         self._guards = iter(())  # the stream's own would keep it
         return stream

@@ -19,7 +19,6 @@ from _multitables.parent.batches.damage_book import DamageBook
 from _multitables.parent.node.place import NodePlace
 from _multitables.parent.node.shared_readers import SharedReaders
 from _multitables.parent.ragged.open_rows import OpenedRows, open_rows
-from _multitables.parent.ragged.ragged_queue import RaggedQueue
 from _multitables.parent.ragged.start_rows import batch_plan, check_options, start_rows
 from _multitables.parent.readers.reader_pool import ReaderPool
 from _multitables.parent.stream.open_stream import (
@@ -61,7 +60,7 @@ class EpochRun:
 class IdleStream:
     """A stream at the end of an epoch, and the epoch that comes next in it."""
 
-    stream: StreamQueue | RaggedQueue
+    stream: StreamQueue
     epoch: int
 
 
@@ -165,7 +164,7 @@ class EpochStreams:
         of_all = -(-length(rest) // shard.batch_size)
         return rest, -(-max(0, of_all - shard.number) // shard.node)
 
-    def start(self, run: EpochRun) -> StreamQueue | RaggedQueue:
+    def start(self, run: EpochRun) -> StreamQueue:
         """Return the stream of a run: a new one, or the one that was left before it."""
         whole = tuple(run.ranges) == tuple(self._rest(self.everything(), 0)[0])
         goes_on = self.prefetches and run.epochs == 1 and whole
@@ -209,9 +208,9 @@ class EpochStreams:
         if self._shared is not None and run.ranges:
             self.start(run).close()
 
-    def leave(self, stream: StreamQueue | RaggedQueue, run: EpochRun) -> None:
+    def leave(self, stream: StreamQueue, run: EpochRun) -> None:
         """Let a stream rest at the end of its run, or end it."""
-        if stream.endless:
+        if stream.source.endless:
             self.close_idle()
             self.idle = IdleStream(stream, run.first_epoch + 1)
             if self._closed:  # by another thread meanwhile
