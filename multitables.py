@@ -80,15 +80,14 @@ if typing.TYPE_CHECKING:
     from _multitables.index.types.references import Reference, RegionReference
     from _multitables.index.versions.version import Version
     from _multitables.machine import release_memory, set_reader_command
-    from _multitables.parent.batches.batch_iterator import BatchIterator
     from _multitables.parent.batches.batches import Batches
+    from _multitables.parent.batches.iteration import BatchIterator, ItemIterator
     from _multitables.parent.batches.mixture import Mixture
     from _multitables.parent.build_info import build_info
     from _multitables.parent.codec_limit import measure_limit
     from _multitables.parent.collection.collection import Collection
     from _multitables.parent.collection.item import Item
     from _multitables.parent.collection.item_batches import ItemBatch, ItemBatches
-    from _multitables.parent.collection.item_iterator import ItemIterator
     from _multitables.parent.columns.column_block import ColumnsBlock, GroupBlock
     from _multitables.parent.columns.columns import Columns
     from _multitables.parent.event_log import EventLog
@@ -98,15 +97,17 @@ if typing.TYPE_CHECKING:
     from _multitables.parent.open.links import ExternalLink, HardLink, SoftLink, UserLink
     from _multitables.parent.open.read import read
     from _multitables.parent.ragged.ragged_block import RaggedBlock
-    from _multitables.parent.ragged.ragged_queue import RaggedQueue
     from _multitables.parent.random.dataset import ArrayDataset, TableDataset, VLArrayDataset
     from _multitables.parent.random.request import Request
     from _multitables.parent.random.request_pool import RequestPool
     from _multitables.parent.random.stage import Stage, StagePool
     from _multitables.parent.random_reader import Reader
-    from _multitables.parent.stream.follow_queue import FollowQueue
-    from _multitables.parent.stream.stream_queue import StreamQueue
-    from _multitables.parent.stream.versions_queue import VersionsQueue
+    from _multitables.parent.stream.stream_queue import (
+        FollowQueue,
+        RaggedQueue,
+        StreamQueue,
+        VersionsQueue,
+    )
     from _multitables.parent.streamer import Streamer
     from _multitables.parent.versions import Versions, versions
     from _multitables.plan.samples import At, Clips, Ranges

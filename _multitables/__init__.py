@@ -166,11 +166,13 @@
 #     stream/                one pass over the data, or an endless one
 #       open_stream.py       paths -> indexes; plan -> a stream that runs
 #       whole_stream.py      little data, read before a block is taken
-#       stream_queue.py      the direct queue over a ring
+#       stream_queue.py      the queue of a stream, over any source
+#       block_source.py      where its blocks come from
+#       ring_blocks.py       those of a ring
 #       growing_data.py      datasets that others write meanwhile
-#       follow_queue.py      the queue over a ring for each piece of what was written
+#       growing_blocks.py    those of a file that grows, by a ring for each piece of it
 #       open_versions.py     versions -> a stream of the chunks that any of them has
-#       versions_queue.py    blocks of several versions, from their chunks
+#       version_blocks.py    blocks of several versions, from their chunks
 #       row_generator.py     the rows of a queue, one at a time
 #       warnings_of_streams.py  filters of libraries, files that are left out
 #     node/                  readers that the ranks of a node share
@@ -187,26 +189,30 @@
 #       open_rows.py         paths -> where rows lie, read and checked
 #       open_samples.py      the same of samples that are not rows
 #       rows_of_requests.py  requests for ragged rows, and the block of their results
-#       ragged_queue.py      a stream over requests for spans
+#       requested_blocks.py  blocks of a queue, by requests for spans
 #       start_rows.py        options -> a stream that runs
 #     batches/               epochs of batches over streams
-#       batches.py           epochs, ranks and resume
-#       batch_iterator.py    the batches of one loop
-#       epoch_streams.py     the streams of a training run, and this rank's shard of them
+#       loader.py            epochs, ranks and resume over any unit
+#       unit.py              what a loader delivers, and the runs of an iteration
+#       iteration.py         what one loop delivers, and where it stands
+#       batches.py           the public Batches
+#       row_unit.py          batches of rows, and their streams
 #       mixture.py           the public Mixture: batches of several sources, by weight
-#       damage_book.py       the damaged chunks that were left out, and their rows
+#       damage.py            the damaged chunks that were left out, and their rows
 #     collection/            items of many datasets
-#       collection.py        the public Collection: epochs, ranks and resume
+#       collection.py        the public Collection
 #       item_spec.py         what a collection is of, as the user said it
+#       item_unit.py         items: their order, and their streams
 #       open_items.py        a path with wildcards -> which datasets are an item
-#       item_iterator.py     the items of one loop
+#       item_blocks.py       items as blocks, with requests ahead of the user
 #       item_reader.py       what is asked of readers for an item
 #       item.py              the public Item
 #       alone.py             datasets that are read one by one
 #       dask_bag.py          items as a bag of Dask
 #       item_batches.py      items of different lengths, padded to one
 #     columns/               columns of groups
-#       columns.py           the public Columns: blocks of one group, or of several at once
+#       columns.py           the public Columns
+#       key_unit.py          blocks of whole keys, of one group or of several at once
 #       open_columns.py      groups and names -> columns, and the rows of each index value
 #       column_block.py      the public blocks, and tables that other libraries make of them
 #     open/                  the public `open`: files, groups and datasets with names of h5py

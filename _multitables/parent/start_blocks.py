@@ -8,8 +8,6 @@ Law
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from _multitables.errors import OptionsError
 from _multitables.parent.readers.reader_pool import ReaderPool
 from _multitables.parent.stream.open_stream import (
@@ -29,13 +27,10 @@ from _multitables.plan.row_order import file_order
 from _multitables.plan.row_subset import subset_of
 from _multitables.plan.stream_plan import ReadPlan
 
-if TYPE_CHECKING:
-    from _multitables.parent.ragged.ragged_queue import RaggedQueue
-
 
 def start_blocks(
     pool: ReaderPool, spec: DataSpec, wanted: StreamOptions, *, tail_only: bool = False
-) -> StreamQueue | RaggedQueue:
+) -> StreamQueue:
     """Stream what `spec` names as `wanted` says; with `tail_only`, the rows that fill no block."""
     if wanted.has_versions:
         if spec.inner is not None:

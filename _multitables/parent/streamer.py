@@ -13,7 +13,7 @@ Law
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from _multitables import options
 from _multitables.errors import OptionsError, QueueClosed
@@ -25,14 +25,11 @@ from _multitables.parent.dependents import Dependents
 from _multitables.parent.many_datasets import ManyDatasets
 from _multitables.parent.start_blocks import start_blocks
 from _multitables.parent.stream.open_stream import DataSpec
-from _multitables.parent.stream.stream_queue import StreamQueue
+from _multitables.parent.stream.stream_queue import FollowQueue, StreamQueue
 from _multitables.parent.titles import count, file_title
 from _multitables.plan.casts import Dtype, Scales, check_casts
 from _multitables.plan.reader_options import StreamerOptions, StreamOptions, stream_options
 from _multitables.tree import Joined, Paths, structure_of
-
-if TYPE_CHECKING:
-    from _multitables.parent.ragged.ragged_queue import RaggedQueue
 
 
 class Streamer(ManyDatasets):
@@ -116,7 +113,7 @@ class Streamer(ManyDatasets):
 
     def __setstate__(self, state: tuple[StreamerOptions, KeptSource]) -> None:
         super().__setstate__(state)
-        self._queues: Dependents[StreamQueue | RaggedQueue] = Dependents()
+        self._queues: Dependents[StreamQueue] = Dependents()
 
     def __repr__(self) -> str:
         n_open = sum(stream.mine and stream.is_open for stream in self._queues)
@@ -143,7 +140,7 @@ class Streamer(ManyDatasets):
         max_wait_seconds: float | None = options.MAX_WAIT_SECONDS,
         dtype: Dtype | None = None,
         scale: Scales | None = None,
-    ) -> StreamQueue | RaggedQueue:
+    ) -> StreamQueue:
         """Stream a dataset, or several in lock-step, as blocks of the shared-memory ring.
 
         Parameters
@@ -328,7 +325,7 @@ class Streamer(ManyDatasets):
         with self._start(spec, wanted, tail_only=True) as stream:
             guard = stream.get()
             if guard is QueueClosed:
-                return structure.pack(stream.nothing())
+                return structure.pack(stream.source.nothing())
             with guard as block:
                 return structure.pack(array.copy() for array in structure.arrays(block))
 
@@ -343,20 +340,18 @@ class Streamer(ManyDatasets):
 
     def _start(
         self, spec: DataSpec, wanted: StreamOptions, *, tail_only: bool = False
-    ) -> StreamQueue | RaggedQueue:
+    ) -> StreamQueue:
         self._check_open()
         self._check_one_file("version", wanted.version)
         self._check_one_file("follow", wanted.follow)
         _check_not_joined(spec, "version", wanted.has_versions and wanted.version)
         _check_not_joined(spec, "follow", wanted.follow)
-        stream: StreamQueue | RaggedQueue
         if wanted.follow:
-            from _multitables.parent.stream.follow_queue import FollowQueue
+            from _multitables.parent.stream.growing_blocks import GrowingBlocks
 
-            stream = FollowQueue(*self._keeping_pool(), wanted, spec)
-        else:
-            stream = start_blocks(self._reader_pool, spec, wanted, tail_only=tail_only)
-        return self._queues.add(stream)
+            source = GrowingBlocks(*self._keeping_pool(), wanted, spec)
+            return self._queues.add(FollowQueue(source))
+        return self._queues.add(start_blocks(self._reader_pool, spec, wanted, tail_only=tail_only))
 
 
 def _check_not_joined(spec: DataSpec, option: str, got: object) -> None:

@@ -60,7 +60,7 @@ def queue(path: Path, dataset: str = "/rows", n_procs: int = 1, **options: Any) 
     stream = Streamer(path).get_queue(dataset, n_procs, block_size=50, **options)
 
     def take() -> bool:
-        stream.statistics(), stream.qsize(), repr(stream), stream.memory()
+        stream.statistics(), stream.qsize(), repr(stream), stream.source.memory()
         guard = stream.get(timeout=5.0)
         if guard is not QueueClosed:
             with guard as block:
@@ -74,7 +74,7 @@ def dying_reader(path: Path) -> Both:
     stream = Streamer(path).get_queue("/rows", n_procs=1, cyclic=True)
     with stream.get():
         pass
-    os.kill(stream._readers.pids[0], signal.SIGKILL)  # type: ignore[attr-defined]
+    os.kill(stream.source.readers.pids[0], signal.SIGKILL)  # type: ignore[attr-defined]
 
     def take() -> bool:
         guard = stream.get()

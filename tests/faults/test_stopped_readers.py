@@ -103,14 +103,14 @@ def test_readers_that_are_stopped_again_and_again(numbered: Path) -> None:
 
 def test_a_reader_that_is_continued_goes_on(numbered: Path) -> None:
     with multitables.Streamer(numbered).get_queue("/rows", n_procs=1, cyclic=True) as stream:
-        (pid,) = stream._readers.pids  # type: ignore[attr-defined]
+        (pid,) = stream.source.readers.pids  # type: ignore[attr-defined]
         kill(pid, signal.SIGSTOP)
         with contextlib.suppress(queue.Empty):
             take_all(stream, 0.3)
         kill(pid, signal.SIGCONT)
         with stream.get():
             pass
-        assert stream._readers.pids == [pid]  # type: ignore[attr-defined]
+        assert stream.source.readers.pids == [pid]  # type: ignore[attr-defined]
 
 
 #: Descriptors on their way count against the limit of open files, unless one may pass all limits.

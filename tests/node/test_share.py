@@ -94,9 +94,9 @@ def test_what_one_rank_opens_is_whole_in_the_others(tmp_path: Path) -> None:
             file.create_virtual_dataset("v", layout)
     names[2].write_bytes(b"no HDF5")
     source = KeptSource(names, {}, keeps=False, skip_missing=True)
+    paths = {name: name for name in "xksv"}
+    casts = check_casts(paths, {"v": "f2"}, {"x": ((1, 2), 3)})
     with pytest.warns(multitables.MissingFileWarning):
-        paths = {name: name for name in "xksv"}
-        casts = check_casts(paths, {"v": "f2"}, {"x": ((1, 2), 3)})
         opened = open_data(DataSpec(source, paths, casts=casts))
     data = plans.encode(b"1", plans.of_opened(opened))
     again = plans.opened_of(plans.decode(data, b"1"), opened.structure)

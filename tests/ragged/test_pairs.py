@@ -250,7 +250,7 @@ def test_a_reader_that_dies_is_replaced(tmp_path: Path, monkeypatch: pytest.Monk
     with Streamer(tmp_path / "a.h5").get_queue(X, 2, block_size=50, remainder=True) as stream:
         for number, guard in enumerate(stream):
             if number == 5:
-                os.kill(stream._service.readers.pids[0], signal.SIGKILL)
+                os.kill(stream.source.service.readers.pids[0], signal.SIGKILL)
             with guard as block:
                 got += block.copy().rows()
         assert stream.get() is multitables.QueueClosed

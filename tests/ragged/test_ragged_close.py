@@ -11,8 +11,7 @@ import pytest
 from interrupts import interrupted
 from ragged_files import write_variable
 
-from _multitables.parent.ragged.ragged_queue import RaggedQueue
-from multitables import QueueClosed, Streamer
+from multitables import QueueClosed, RaggedQueue, Streamer
 
 GET = {RaggedQueue.get.__code__}
 
@@ -48,7 +47,7 @@ def test_close(tmp_path: Path) -> None:
 
     points = 0
     for points in interrupted(GET, get, lambda: in_a_thread(made[-1].close)):
-        assert not made[-1]._asked, points
+        assert not made[-1].source._asked, points
         assert made[-1].get() is QueueClosed
     assert points > 3
 

@@ -110,7 +110,7 @@ def test_files_of_whole_chunks_are_one_table(tmp_path: Path) -> None:
     """Each chunk is decoded once, by readers that have nothing to put together."""
     names = several_files.write(tmp_path, [Part(16), Part(0), Part(8), Part(24), Part(13)])
     with Streamer(names).get_queue("/x", n_procs=1, remainder=True) as queue:
-        index = queue.plan.datasets[0].index
+        index = queue.source.plan.datasets[0].index
         assert (type(index), index.chunk_dims) == (Joined, (8, 3))
         for guard in queue:
             with guard:
@@ -122,7 +122,7 @@ def test_files_of_any_rows_are_parts_of_few_tables(tmp_path: Path) -> None:
     kinds = ["gzip", "plain", "gzip", "gzip", "plain"]
     names = several_files.write(tmp_path, [Part(13, kind) for kind in kinds])
     with Streamer(names).get_queue("/x", n_procs=1) as queue:
-        index = queue.plan.datasets[0].index
+        index = queue.source.plan.datasets[0].index
         assert isinstance(index, Virtual)
         assert [shown.n_rows for shown in index.shown] == [45, 29]
 

@@ -84,7 +84,7 @@ with multitables.Streamer(sys.argv[1]).get_queue("/raw", n_procs=2, remainder=Tr
             if int(number) < 3 and os.path.exists(f"/proc/self/fd/{number}")]
     assert not any(name.startswith("socket:") for name in ours), ours
     for guard in stream:
-        for pid in () if rows else stream._readers.pids:
+        for pid in () if rows else stream.source.readers.pids:
             targets |= {os.readlink(f"/proc/{pid}/fd/{number}") for number in sys.argv[2]}
         with guard as block:
             rows += len(block)

@@ -36,7 +36,7 @@ def read(stream: multitables.StreamQueue) -> np.ndarray:
 
 
 def memory(stream: multitables.StreamQueue) -> int:
-    return stream.memory()[0][0]
+    return stream.source.memory()[0][0]
 
 
 @pytest.mark.parametrize("n_procs", [None, 0])

@@ -67,12 +67,12 @@ def delivered(
             name: statistics[name]
             for name in ("blocks_total", "block_size", "ring_rows", "library")
         }
-        (nothing,) = queue.nothing()
+        (nothing,) = queue.source.nothing()
         return blocks, kept, said, (nothing.shape, nothing.dtype, queue.endless)
 
 
-def is_whole(queue: object) -> bool:
-    return isinstance(getattr(queue, "_readers", None), whole_stream._Done)
+def is_whole(queue: Any) -> bool:
+    return isinstance(getattr(queue.source, "readers", None), whole_stream._Done)
 
 
 @pytest.mark.parametrize("remainder", [True, False])
@@ -148,7 +148,7 @@ def test_what_takes_longer_to_decode_is_read_by_threads(
         chunk = file["x"].id.get_chunk_info(25)
     with multitables.Streamer(path) as streamer:
         queue = streamer.get_queue("x", 0, block_size=block_size, remainder=True)
-        assert callable(queue._planned)  # the core made it
+        assert callable(queue.source._planned)  # the core made it
         assert (n_readers := len(queue.statistics()["readers"])) == min(
             4, machine.available_cores()
         )

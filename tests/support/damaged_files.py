@@ -146,7 +146,7 @@ def _streamed(streamer: multitables.Streamer) -> np.ndarray:
     with streamer.get_queue("/x", n_procs=1, remainder=True, block_size=5) as blocks:
         if isinstance(blocks, multitables.RaggedQueue):
             return as_objects([row for guard in blocks for row in guard.__enter__().copy()])
-        plan = blocks.plan.datasets[0].index
+        plan = blocks.source.plan.datasets[0].index
         if plan.n_rows * plan.row_bytes > LARGE_BYTES or plan.n_rows > LARGE_BYTES:
             _too_large()
         rows = np.empty(plan.shape, plan.dtype)

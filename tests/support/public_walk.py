@@ -37,7 +37,7 @@ import multitables
 LARGE_BYTES = 1 << 20
 BUILTIN = (TypeError, ValueError, KeyError, IndexError)
 #: Names that are not called: they end what is looked at, or start what `streams` starts.
-PASSED_OVER = {"close", "batches", "stream", "streamer"}
+PASSED_OVER = {"close", "batches", "source", "stream", "streamer"}
 _NOTHING: tuple[Any, ...] = ()
 #: Name of a method -> what it is called with, each time.
 ARGUMENTS: dict[str, list[tuple[Any, ...]]] = {

@@ -45,6 +45,7 @@ from _multitables.parent.stream.open_stream import (
     ring_shortage,
     views_of,
 )
+from _multitables.parent.stream.ring_blocks import RingBlocks
 from _multitables.parent.stream.stream_queue import StreamQueue
 from _multitables.plan.stream_plan import ReadPlan
 from _multitables.tree import Structure
@@ -138,7 +139,8 @@ class SharedReaders:
                     ring = self._joined(plan, opened.structure, descriptors)
             self._stay_while_lent(ring)
             readers = ReadersOfStream(self, at, ring)
-            return StreamQueue(ring, readers, plan, block_size, readers.leave), others
+            blocks = RingBlocks(ring, readers, plan, block_size, readers.leave, {})
+            return StreamQueue(blocks), others
 
         return self._next(stream)
 

@@ -14,12 +14,13 @@ from _multitables.index.datasets.source import Source
 from _multitables.index.files import device
 from _multitables.options import checked
 from _multitables.parent.ragged.open_rows import OpenedRows, open_rows
-from _multitables.parent.ragged.ragged_queue import RaggedQueue
+from _multitables.parent.ragged.requested_blocks import RequestedBlocks
 from _multitables.parent.random.dataset_handle import handle_of
 from _multitables.parent.random.service import Service
 from _multitables.parent.readers.reader_pool import ReaderPool
 from _multitables.parent.readers.supervisor import Readers
 from _multitables.parent.stream.open_stream import DataSpec
+from _multitables.parent.stream.stream_queue import RaggedQueue
 from _multitables.plan.dataset_table import lead_of
 from _multitables.plan.ragged import RaggedPlan
 from _multitables.plan.reader_options import BatchOptions, ReaderOptions, StreamOptions
@@ -140,7 +141,7 @@ def start_rows(
                 ]
                 for entry in opened.entries
             ]
-        return RaggedQueue(service, opened, handles, plan, pool.give_back())
+        return RaggedQueue(RequestedBlocks(service, opened, handles, plan, pool.give_back()))
     except BaseException:
         readers.stop()
         raise

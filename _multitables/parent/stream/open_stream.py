@@ -38,6 +38,7 @@ from _multitables.parent.readers.reader_choice import readers_for
 from _multitables.parent.readers.reader_pool import ReaderPool
 from _multitables.parent.readers.supervisor import Readers
 from _multitables.parent.readers.threads import Threads
+from _multitables.parent.stream.ring_blocks import RingBlocks
 from _multitables.parent.stream.stream_queue import StreamQueue
 from _multitables.parent.stream.warnings_of_streams import warn_of_missing, warn_of_slow_filters
 from _multitables.plan.casts import Casts, cast_indexes
@@ -203,7 +204,8 @@ def start_stream(
     planned: Callable[[Opened, int], tuple[ReadPlan, int]],
     readers: Readers | Threads | None = None,
     first_row: int = 0,
-    made: Callable[..., StreamQueue] = StreamQueue,
+    made: Callable[..., RingBlocks] = RingBlocks,
+    queue: type[StreamQueue] = StreamQueue,
 ) -> StreamQueue:
     """Let readers of `pool` run a plan.
 
@@ -215,8 +217,8 @@ def start_stream(
         Those that start already. Default: as many as are wanted, or threads.
     first_row : int
         Rows that streams before this one delivered, where guards go on counting them.
-    made : callable
-        Makes the queue.
+    made, queue : callable
+        Make the blocks, and their queue.
     """
     if readers is None:
         waits = opened.direct or opened.turnstile
@@ -226,9 +228,8 @@ def start_stream(
         warn_of_slow_filters(plan, READERS_FILTERS)
         ring = made_ring(encoded_plan(plan, opened), plan, opened, first_row)
         readers.assign(ring)
-        stream = made(ring, readers, plan, block_size, partial(pool.give_back(), readers))
-        stream.missing_files = opened.missing_files
-        return stream
+        end = partial(pool.give_back(), readers)
+        return queue(made(ring, readers, plan, block_size, end, opened.missing_files))
     except BaseException:
         readers.stop()
         raise

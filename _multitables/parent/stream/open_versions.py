@@ -8,6 +8,7 @@ Law
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from _multitables.errors import UnsupportedDatasetError
@@ -16,8 +17,8 @@ from _multitables.index.versions.sources import of_versions, stored_chunks
 from _multitables.parent.readers.reader_pool import ReaderPool
 from _multitables.parent.readers.supervisor import Readers
 from _multitables.parent.stream.open_stream import DataSpec, Opened, opened_of, start_stream
-from _multitables.parent.stream.stream_queue import StreamQueue
-from _multitables.parent.stream.versions_queue import VersionsQueue
+from _multitables.parent.stream.stream_queue import StreamQueue, VersionsQueue
+from _multitables.parent.stream.version_blocks import VersionBlocks
 from _multitables.plan.dataset_table import dataset_of
 from _multitables.plan.reader_options import StreamOptions
 from _multitables.plan.shared_chunks import SharedChunks, shared_chunks
@@ -56,10 +57,10 @@ def _started(
                 break
         return plan, rows
 
-    def made(*parts: Any) -> StreamQueue:
-        return VersionsQueue(*parts).arrange(shared, names)
-
-    return start_stream(pool, wanted.n_procs, opened, planned, readers, made=made)
+    made = partial(VersionBlocks, shared, names)
+    return start_stream(
+        pool, wanted.n_procs, opened, planned, readers, made=made, queue=VersionsQueue
+    )
 
 
 def open_versions(spec: DataSpec, wanted: Any) -> tuple[Opened, SharedChunks, list[str]]:

@@ -1,12 +1,10 @@
-"""The direct queue: blocks of a ring, handed to the user.
+"""The queue of a stream: blocks of any source, handed to the user.
 
 Law
 ---
-1. A block that is ready costs one call into the core; everything slow is in `_wait`.
-2. Nothing here can hang: every wait ends by a look at the readers, by the user's own time-out, or
-   by `StalledError` when the user holds every block that fits.
-3. After an error each later call raises it again; after the end each returns `QueueClosed`.
-4. However a stream ends (closed, dropped, left by an exception, interpreter exit), its readers end
+1. A block that is ready costs one call of its source.
+2. After an error each later call raises it again; after the end each returns `QueueClosed`.
+3. However a stream ends (closed, dropped, left by an exception, interpreter exit), its readers end
    or go back to the pool that they came from; after an error they end.
 """
 
@@ -18,34 +16,16 @@ import queue
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterator
-from typing import Any, Protocol
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
+from _multitables.errors import ClosedError, MultitablesError, QueueClosed, StalledError
+from _multitables.parent.stream.block_source import BlockSource
+from _multitables.parent.stream.ring_blocks import RingBlocks
+from _multitables.parent.titles import count
 
-from _multitables import _core, options
-from _multitables.errors import ClosedError, MultitablesError, QueueClosed, ReaderDiedError
-from _multitables.parent.readers import error_report
-from _multitables.parent.readers.counters import counters
-from _multitables.parent.readers.death import Death
-from _multitables.parent.readers.place import place_of, place_of_death
-from _multitables.parent.titles import count, title
-from _multitables.plan.batch_plan import read_amplification
-from _multitables.plan.stream_plan import ENDLESS, ReadPlan
-from _multitables.remote.access import told_requests
-
-_Guard = _core.Guard
-
-
-class Watched(Protocol):
-    """The readers of a stream, which may serve other processes, too."""
-
-    @property
-    def replaced(self) -> int:
-        """How many processes were replaced."""
-
-    def watch(self) -> Death | None:
-        """Return the death that ends the stream, if one does."""
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 
 class StreamQueue:
@@ -67,30 +47,14 @@ class StreamQueue:
     ...         total += block.sum()
     """
 
-    def __init__(
-        self,
-        ring: _core.Ring,
-        readers: Watched,
-        plan: ReadPlan | Callable[[], ReadPlan],
-        block_size: int,
-        end: Callable[[bool], object],
-    ) -> None:
-        self.block_size = block_size
-        self._ring = ring
-        self._readers = readers
-        self._planned = plan
-        self.missing_files: dict[str, MultitablesError] = {}
-        self._error: BaseException | None = None
-        self._lock = threading.Lock()
+    def __init__(self, source: BlockSource) -> None:
+        self.source = source
+        self.block_size, self.missing_files = source.block_size, source.missing_files
+        self._error: Exception | None = None
+        #: Whose release says whether this thread has it, also after an interrupt.
+        self._lock = threading.RLock()
         self._owner = os.getpid()
-        self._finalizer = weakref.finalize(self, _end, ring, end)
-
-    @property
-    def plan(self) -> ReadPlan:
-        """What is read, and where it goes."""
-        if not isinstance(self._planned, ReadPlan):
-            self._planned = self._planned()
-        return self._planned
+        self._finalizer = weakref.finalize(self, _end, source)
 
     def get(self, block: bool = True, timeout: float | None = None) -> Any:
         """Take the next block.
@@ -118,61 +82,50 @@ class StreamQueue:
         StalledError
             The caller holds every block that fits the ring, for 30 seconds.
         """
-        if timeout is not None and timeout < 0:
-            raise ValueError(f"'timeout' must be a non-negative number, got {timeout!r}")
-        if not block:
-            timeout = 0.0
-        # Most waits are short: no look at the readers for them.
-        patience = options.WATCH_SECONDS
+        deadline = math.inf
         if timeout is not None:
-            patience = min(patience, timeout)
-            timeout -= patience
-        got = self._ring.receive(patience)
-        if type(got) is _Guard:
-            return got
-        return self._wait(got, timeout)
+            if timeout < 0:
+                raise ValueError(f"'timeout' must be a non-negative number, got {timeout!r}")
+            deadline = time.monotonic() + timeout
+        if not block:
+            deadline = 0.0
+        source = self.source
+        if source.takes_turns and not self.mine:  # a lock may be held by a thread that is not here
+            return self._over()
+        try:
+            if source.takes_turns:
+                left = -1 if deadline == math.inf else max(0.0, deadline - time.monotonic())
+                if not self._lock.acquire(timeout=left):
+                    raise queue.Empty
+                if not self._finalizer.alive:
+                    return self._over()
+            guard = source.take(deadline)
+            return self._over() if guard is None else guard
+        except (queue.Empty, StalledError):
+            raise
+        except Exception as error:
+            if self._error is None and not self._finalizer.alive:  # another thread has closed it
+                return QueueClosed
+            if not (source.takes_turns or isinstance(error, MultitablesError)):
+                raise  # a source that is taken in turns may stand within a block
+            error = self._fail(error)
+            raise error from error.__cause__
+        finally:
+            if source.takes_turns:
+                try:  # noqa: SIM105 (`suppress` is a call, after which an interrupt may come)
+                    self._lock.release()
+                except RuntimeError:  # it was not taken
+                    pass
 
     def get_nowait(self) -> Any:
         """Take the next block if it is ready, otherwise raise `queue.Empty`."""
         return self.get(block=False)
 
-    def _wait(self, got: object, timeout: float | None) -> Any:
-        start = time.monotonic()
-        deadline = math.inf if timeout is None else start + timeout
-        held_since, held = start, 0
-        while True:
-            if type(got) is _Guard:
-                return got
-            if got == _core.ENDED:
-                self.close()
-                return QueueClosed
-            if got == _core.CLOSED:
-                return self._closed()
-            if got == _core.FAILED:
-                raise self._fail(self._task_error())
-            try:
-                death = self._readers.watch()
-            except ReaderDiedError as error:
-                raise self._fail(error) from None
-            if death is not None:
-                raise self._fail(self._death_error(death))
-            now = time.monotonic()
-            if got != _core.HELD or (received := self._ring.progress()[0]) != held:
-                held_since = now
-                held = self._ring.progress()[0] if got == _core.HELD else held
-            elif now - held_since >= options.STALL_SECONDS:
-                blocks = self._ring.held()
-                if blocks and received == held:
-                    raise error_report.stalled_error(now - held_since, blocks, self.plan)
-                held_since = now
-            if now >= deadline:
-                raise queue.Empty
-            got = self._ring.receive(min(options.WATCH_SECONDS, max(1e-6, deadline - now)))
-
-    def _closed(self) -> Any:
+    def _over(self) -> Any:
+        """Return that there is no other block, or raise why."""
         if self._error is not None:
             raise self._error.with_traceback(None)
-        if os.getpid() != self._owner:
+        if not self.mine:
             raise ClosedError(
                 f"this stream belongs to process {self._owner}, of which this one "
                 f"({os.getpid()}) is a fork",
@@ -180,57 +133,43 @@ class StreamQueue:
                 advice="Open a stream in this process, with a Streamer of its own",
                 owner=self._owner,
             )
+        self.close()
         return QueueClosed
 
-    def _fail(self, error: BaseException) -> BaseException:
+    def _fail(self, error: Exception) -> Exception:
         with self._lock:
             if self._error is None:
                 self._error = error
             error = self._error
-        called = self._finalizer.detach()
-        if called is not None:
-            ring, end = called[2]
-            _end(ring, end, sound=False)
+        if self._finalizer.detach() is not None:
+            _end(self.source, sound=False)
         return error.with_traceback(None)
 
-    def _task_error(self) -> BaseException:
-        record = error_report.Record.of(self._ring.failure())
-        place = place_of(self.plan, self._ring, record.task, record.chunk)
-        return error_report.task_error(place, record)
-
-    def _death_error(self, death: Death) -> BaseException:
-        place = None
-        if death.task is not None:
-            place = place_of_death(self.plan, self._ring, death)
-        return error_report.death_error(death, place, *self._ring.progress())
-
     def __repr__(self) -> str:
-        plan = self.plan
-        indexes = [dataset.index for dataset in plan.datasets]
-        of = title(indexes[0].filenames, [(index.path, index.shape) for index in indexes])
-        rows, readers = count(self.block_size, "row"), count(plan.n_readers, "reader")
-        return f"<StreamQueue of {of}: blocks of {rows}, {readers}, {self._state()}>"
+        of, n_readers = self.source.title()
+        rows, readers = count(self.block_size, "row"), count(n_readers, "reader")
+        return f"<{type(self).__name__} of {of}: blocks of {rows}, {readers}, {self._state()}>"
 
     def _state(self) -> str:
         if not self.mine:
             return f"of process {self._owner}"
-        received, total = self._ring.progress()
-        of = "" if total is None else f" of {total}"
         state = "open" if self._finalizer.alive else "closed"
         if self._error is not None:
             state = f"failed: {type(self._error).__name__}"
-        return f"{received}{of} blocks delivered, {state}"
+        return f"{self.source.delivered()} delivered, {state}"
 
     def iter(self) -> Iterator[Any]:
         """Yield guards until the stream is over."""
-        return self._ring.guards(self.get)
+        if type(self.source) is RingBlocks:
+            return self.source.ring.guards(self.get)
+        return iter(self.get, QueueClosed)
 
     def __iter__(self) -> Iterator[Any]:
         return self.iter()
 
     def qsize(self) -> int:
         """Blocks that are ready and not yet taken."""
-        return self._ring.ready_blocks()
+        return self.source.ready()
 
     def empty(self) -> bool:
         """True when no block is ready."""
@@ -243,7 +182,8 @@ class StreamQueue:
         -------
         dict
             ``blocks_received``, ``blocks_total`` (None when endless), ``blocks_ready``,
-            ``blocks_held``; ``block_size`` and ``ring_rows`` (rows), ``ring_bytes``; ``tasks``
+            ``block_size`` (rows); of a `RaggedQueue` what `Reader.statistics` reports of its
+            requests; of others ``blocks_held``; ``ring_rows``, ``ring_bytes``; ``tasks``
             (in one pass over the data); ``readers_replaced``; ``library``: path -> why it is read
             through an HDF5 library instead of natively; ``readers``: for each, counts
             (``tasks``, ``chunks``, ``library_tasks``, ``fetches``), bytes (``fetched_bytes``,
@@ -251,38 +191,23 @@ class StreamQueue:
             ``decode_seconds``, ``wait_seconds``: the ring was full). Of objects of stores, a fetch
             is a request; ``metadata`` has the ``requests`` and ``bytes`` of their metadata.
         """
-        received, total = self._ring.progress()
-        plan = self.plan
+        received, total = self.source.progress()
         return {
             "blocks_received": received,
             "blocks_total": total,
             "blocks_ready": self.qsize(),
-            "blocks_held": len(self._ring.held()),
             "block_size": self.block_size,
-            "ring_rows": plan.capacity_rows,
-            "ring_bytes": plan.ring_payload_bytes,
-            "tasks": plan.lap_tasks,
-            "readers_replaced": self._readers.replaced,
-            "library": {m.index.path: m.reason for m in plan.datasets if m.reason},
-            "readers": [counters(self._ring.counters(n)) for n in range(plan.n_readers)],
-            **told_requests(file.fingerprint.access for file in plan.files),
+            **self.source.statistics(),
         }
 
     def read_amplification(self) -> float | None:
-        """Estimate how often each chunk of the largest dataset is decoded in a lap."""
-        return read_amplification(self.plan)
+        """Estimate how often each chunk of the largest dataset is decoded in a lap, if possible."""
+        return self.source.read_amplification()
 
-    def memory(self) -> list[tuple[int, int, object]]:
-        """Return address, bytes and owner of each mapping in which blocks lie.
-
-        There is one for each dataset; it lasts as long as its owner is held.
-        """
-        return [(address, size, self._ring) for address, size in self._ring.memory()]
-
-    def nothing(self) -> list[Any]:
-        """Return the arrays of a block without rows."""
-        indexes = [dataset.index for dataset in self.plan.datasets]
-        return [np.empty((0, *index.row_shape), index.dtype) for index in indexes]
+    @property
+    def endless(self) -> bool:
+        """The stream has no last block."""
+        return self.source.endless
 
     @property
     def mine(self) -> bool:
@@ -294,27 +219,60 @@ class StreamQueue:
         """The stream was not closed and did not end."""
         return self._finalizer.alive
 
-    @property
-    def endless(self) -> bool:
-        """The stream has no last block."""
-        return self.plan.end_row == ENDLESS
-
     def stop(self) -> None:
-        """End the stream; one that follows a file delivers first what is in it."""
-        self.close()
+        """End the stream. A `FollowQueue` delivers first what its file has now.
+
+        Then comes `QueueClosed`. Any thread may call it, also while another waits for a block.
+        """
+        if not self.source.stop():
+            self.close()
 
     def close(self) -> None:
         """End the stream and its readers. Blocks that are held stay valid. May be called again."""
-        self._ring.close()  # an interrupt behind this leaves nobody waiting
+        self.source.close()  # an interrupt behind this leaves nobody waiting
         self._finalizer()
 
-    def __enter__(self) -> StreamQueue:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
 
 
-def _end(ring: _core.Ring, end: Callable[[bool], object], sound: bool = True) -> None:
-    ring.close()
-    end(sound)
+def _end(source: BlockSource, sound: bool = True) -> None:
+    source.close()
+    source.end(sound)
+
+
+class FollowQueue(StreamQueue):
+    """Blocks of datasets that grow; made by `Streamer.get_queue` with ``follow=True``.
+
+    It is used as any `StreamQueue`, and ends when it is stopped or closed. A block that had to wait
+    for too long for its last rows is shorter. Its statistics have ``rows_received``, too;
+    ``ring_rows`` and ``ring_bytes`` are of the stream that ran last, ``tasks`` of all.
+
+    Examples
+    --------
+    >>> with streamer.get_queue("/log", follow=True) as queue:  # doctest: +SKIP
+    ...     for guard in queue:
+    ...         with guard as block:
+    ...             plot(block)
+    """
+
+
+class VersionsQueue(StreamQueue):
+    """Blocks of several versions of a dataset; made by `Streamer.get_queue`.
+
+    A block is a dict from the names of the versions to the same rows of each. Where a version has
+    fewer rows, its array is shorter, or has none. Versions whose rows are stored in the same chunks
+    have the same array: ``block["r1"] is block["r2"]``. Blocks have the rows of a chunk; what is
+    counted as blocks in statistics are the chunks.
+    """
+
+
+class RaggedQueue(StreamQueue):
+    """Blocks with ragged rows; made by `Streamer.get_queue`.
+
+    Blocks are `RaggedBlock`, or tuples or dicts of these and arrays; they are valid and unchanged
+    as long as you hold them.
+    """

@@ -25,6 +25,7 @@ from _multitables.parent.readers.death import Death
 from _multitables.parent.readers.reader_pool import ReaderPool
 from _multitables.parent.readers.threads import Threads
 from _multitables.parent.stream.open_stream import DataSpec
+from _multitables.parent.stream.ring_blocks import RingBlocks
 from _multitables.parent.stream.stream_queue import StreamQueue
 from _multitables.plan.reader_options import StreamOptions
 from _multitables.plan.ring_size import Tape
@@ -114,10 +115,11 @@ def _stream(
         return replace(planned, tapes=tapes, tasks=tasks.view(TASK))
 
     if not n_threads:
-        return StreamQueue(ring, _DONE, plan, size, _nobody)
+        return StreamQueue(RingBlocks(ring, _DONE, plan, size, _nobody, {}))
     threads = Threads(n_threads, pool.library_timeout_seconds, False)
     threads.assign(ring)
-    return StreamQueue(ring, threads, plan, size, partial(pool.give_back(), threads))
+    end = partial(pool.give_back(), threads)
+    return StreamQueue(RingBlocks(ring, threads, plan, size, end, {}))
 
 
 def _nobody(_sound: bool) -> None:

@@ -1,10 +1,10 @@
-"""The queue of a file that grows: ordinary streams, one after another, over what was written.
+"""Blocks of a file that grows: ordinary streams, one after another, over what was written.
 
 Actors
 ------
 ::
 
-    the writer's file    GrowingData             FollowQueue           StreamQueues, in turn
+    the writer's file    GrowingData            GrowingBlocks          StreamQueues, in turn
 
      rows appear <- look ---|  rows ------------->|  plan, start ------->|  readers of one pool
                             |                     |<-- blocks -----------|
@@ -29,15 +29,15 @@ import os
 import queue
 import threading
 import time
-from collections.abc import Iterator
 from typing import Any
 
-from _multitables.errors import CorruptChunkError, MultitablesError, QueueClosed, StalledError
+from _multitables.errors import CorruptChunkError, QueueClosed
 from _multitables.parent.readers.reader_pool import ReaderPool
+from _multitables.parent.stream.block_source import BlockSource
 from _multitables.parent.stream.growing_data import GrowingData, Patience
 from _multitables.parent.stream.open_stream import DataSpec, Opened, start_stream
 from _multitables.parent.stream.stream_queue import StreamQueue
-from _multitables.parent.titles import count, title
+from _multitables.parent.titles import title
 from _multitables.plan.dataset_table import lead_of
 from _multitables.plan.reader_options import StreamOptions
 from _multitables.plan.stream_plan import ReadPlan, plan_reads
@@ -46,7 +46,6 @@ from _multitables.plan.stream_plan import ReadPlan, plan_reads
 LAST_SECONDS = 1.0
 #: The statistics before any stream ran.
 _NOTHING: dict[str, Any] = {
-    "blocks_ready": 0,
     "blocks_held": 0,
     "ring_rows": 0,
     "ring_bytes": 0,
@@ -57,23 +56,8 @@ _NOTHING: dict[str, Any] = {
 }
 
 
-class FollowQueue(StreamQueue):
-    """Blocks of datasets that grow; made by `Streamer.get_queue` with ``follow=True``.
-
-    It is used as any `StreamQueue`, and ends when it is stopped or closed.
-
-    Attributes
-    ----------
-    block_size : int
-        Rows of a block. One that had to wait for too long for its last rows is shorter.
-
-    Examples
-    --------
-    >>> with streamer.get_queue("/log", follow=True) as queue:  # doctest: +SKIP
-    ...     for guard in queue:
-    ...         with guard as block:
-    ...             plot(block)
-    """
+class GrowingBlocks(BlockSource):
+    """Blocks of datasets that grow, in the order of their rows."""
 
     def __init__(
         self, pool: ReaderPool, owns_pool: bool, wanted: StreamOptions, spec: DataSpec
@@ -83,8 +67,7 @@ class FollowQueue(StreamQueue):
         indexes = self._data.opened.indexes
         self.block_size = wanted.block_size or indexes[lead_of(indexes)].block_size_default
         self._owner = os.getpid()
-        self._error: BaseException | None = None
-        self._turn = threading.Lock()
+        self.missing_files = {}
         self._wake = threading.Event()
         self._is_closed = False
         #: When `stop` was called, and the last row, when it is known.
@@ -98,53 +81,30 @@ class FollowQueue(StreamQueue):
         self._waits_since: float | None = None
         self._told = _NOTHING
 
-    def get(self, block: bool = True, timeout: float | None = None) -> Any:
-        """Take the next block, as `StreamQueue.get`; a file that does not grow is waited for."""
-        if timeout is not None and timeout < 0:
-            raise ValueError(f"'timeout' must be a non-negative number, got {timeout!r}")
-        if not self.mine:
-            return self._closed()
-        deadline = math.inf if timeout is None and block else (timeout or 0.0) + time.monotonic()
-        if not block:
-            deadline = 0.0
-        if not self._turn.acquire(timeout=_left(deadline)):
-            raise queue.Empty
-        try:
-            return self._next(deadline)
-        except StalledError:
-            raise
-        except MultitablesError as error:
-            self._error = error.with_traceback(None)
-            self.close()
-            raise
-        finally:
-            self._turn.release()
-
-    def _next(self, deadline: float) -> Any:
+    def take(self, deadline: float) -> Any:
+        """Return the guard of the next block; a file that does not grow is waited for."""
         while True:
             self._wake.clear()
-            if self._error is not None:
-                raise self._error
             if self._is_closed:
                 self._leave()
-                return QueueClosed
+                return None
             if self._stream is not None:
-                guard = self._block(self._stream, _left(deadline))
+                guard = self._block(self._stream, deadline)
                 if guard is not None:
                     return guard
             elif not (self._look() and self._begin()):
                 if self._end is not None and self._delivered >= self._end:
-                    self.close()
-                    return QueueClosed
+                    return None
                 left = deadline - time.monotonic()
                 if left <= 0:
                     raise queue.Empty
                 self._wake.wait(min(self._pause(), left))
 
-    def _block(self, stream: StreamQueue, timeout: float) -> Any:
+    def _block(self, stream: StreamQueue, deadline: float) -> Any:
         """Take a block of the stream that runs. None: it has none that may be handed out."""
         try:
-            guard = stream.get(timeout=None if timeout < 0 else timeout)
+            left = max(0.0, deadline - time.monotonic())
+            guard = stream.get(timeout=None if left == math.inf else left)
         except CorruptChunkError as error:
             # Perhaps its chunk was being written.
             self._leave()
@@ -231,87 +191,60 @@ class FollowQueue(StreamQueue):
         """Let go of the stream that runs."""
         stream, self._stream = self._stream, None
         if stream is not None:
-            self._told = _added(self._told, stream.statistics())
+            self._told = _added(self._told, stream.source.statistics())
             stream.close()
 
-    def stop(self) -> None:
-        """End the stream after what the file has now: it is delivered, then comes `QueueClosed`.
-
-        The last block may be shorter. Any thread may call it, also while another waits for a block.
-        """
+    def stop(self) -> bool:
+        """Let what the file has now be the last."""
         self._stopped = min(self._stopped, time.monotonic())
         self._wake.set()
+        return True
 
     def close(self) -> None:
-        """End the stream at once. Blocks that are held stay valid. May be called again."""
-        if not self.mine:
+        """Let go of the thread that waits for a block."""
+        if os.getpid() != self._owner:  # a lock may be held by a thread that is not here
             return
         self._is_closed = True
         self._wake.set()
         stream = self._stream
         if stream is not None:
             stream.close()
-        if self._owns_pool:
+
+    def end(self, sound: bool) -> None:
+        """End the readers that no other stream has."""
+        if self._owns_pool and os.getpid() == self._owner:
             self._pool.close()
 
-    def iter(self) -> Iterator[Any]:
-        """Yield guards until the stream is over."""
-        return iter(self.get, QueueClosed)
-
-    def qsize(self) -> int:
-        """Blocks that are ready and not yet taken."""
+    def ready(self) -> int:
+        """Count the blocks that need not be waited for."""
         stream = self._stream
         return 0 if stream is None else stream.qsize()
 
-    def statistics(self) -> dict[str, Any]:
-        """Tell what was done so far, as `StreamQueue.statistics`, and ``rows_received``.
+    def progress(self) -> tuple[int, int | None]:
+        """Return how many blocks were taken; there is no last one."""
+        return self._blocks, None
 
-        ``ring_rows`` and ``ring_bytes`` are of the stream that ran last, ``tasks`` of all.
-        """
-        stream, told = self._stream, {**self._told, "blocks_ready": 0}
+    def delivered(self) -> str:
+        """Say how far the stream is."""
+        return f"{self._delivered} rows"
+
+    def title(self) -> tuple[str, int]:
+        """Return what the blocks are of, and how many readers read them."""
+        indexes = self._data.opened.indexes
+        of = title(indexes[0].filename, [(index.path, index.shape) for index in indexes])
+        return of, self._wanted.n_procs.count
+
+    def statistics(self) -> dict[str, Any]:
+        """Return what all streams so far count, and the rows."""
+        stream, told = self._stream, self._told
         if stream is not None:
-            told = _added(told, stream.statistics())
-        return {
-            **told,
-            "blocks_received": self._blocks,
-            "blocks_total": None,
-            "block_size": self.block_size,
-            "rows_received": self._delivered,
-        }
+            told = _added(told, stream.source.statistics())
+        return {**told, "rows_received": self._delivered}
 
     def memory(self) -> list[tuple[int, int, object]]:
         """Return the memory of the stream that runs; each has its own."""
         stream = self._stream
-        return [] if stream is None else stream.memory()
-
-    @property
-    def is_open(self) -> bool:
-        """The stream was not closed and did not end."""
-        return not self._is_closed
-
-    @property
-    def endless(self) -> bool:
-        """The stream has no last block."""
-        return True
-
-    def __repr__(self) -> str:
-        indexes = self._data.opened.indexes
-        of = title(indexes[0].filename, [(index.path, index.shape) for index in indexes])
-        rows, readers = count(self.block_size, "row"), count(self._wanted.n_procs.count, "reader")
-        return f"<FollowQueue of {of}: blocks of {rows}, {readers}, {self._state()}>"
-
-    def _state(self) -> str:
-        if not self.mine:
-            return f"of process {self._owner}"
-        state = "closed" if self._is_closed else "open"
-        if self._error is not None:
-            state = f"failed: {type(self._error).__name__}"
-        return f"{self._delivered} rows delivered, {state}"
-
-
-def _left(deadline: float) -> float:
-    """Seconds until then, as locks take them: -1 for no end."""
-    return -1 if deadline == math.inf else max(0.0, deadline - time.monotonic())
+        return [] if stream is None else stream.source.memory()
 
 
 def _added(told: dict[str, Any], more: dict[str, Any]) -> dict[str, Any]:

@@ -11,64 +11,47 @@ from __future__ import annotations
 
 import itertools
 import math
-import threading
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
-from _multitables.errors import QueueClosed
 from _multitables.index.chunk_index import ChunkIndex, grid_of
-from _multitables.parent.stream.stream_queue import StreamQueue
+from _multitables.parent.stream.ring_blocks import RingBlocks
 from _multitables.parent.titles import count
 from _multitables.plan.shared_chunks import SharedChunks
 
 
-class VersionsQueue(StreamQueue):
-    """Blocks of several versions of a dataset; made by `Streamer.get_queue`.
+class VersionBlocks(RingBlocks):
+    """Blocks of several versions of a dataset, of whose chunks `parts` make a ring."""
 
-    A block is a dict from the names of the versions to the same rows of each. Where a version has
-    fewer rows, its array is shorter, or has none. Versions whose rows are stored in the same chunks
-    have the same array: ``block["r1"] is block["r2"]``. What a `StreamQueue` counts as blocks are
-    the chunks here.
+    takes_turns = True
 
-    Attributes
-    ----------
-    block_size : int
-        Rows of a block: those of a chunk.
-    """
-
-    def arrange(self, shared: SharedChunks, names: Sequence[str]) -> VersionsQueue:
-        """Take the chunks of the stream for those of these versions; returns itself."""
+    def __init__(self, shared: SharedChunks, names: Sequence[str], *parts: Any) -> None:
+        super().__init__(*parts)
         self._shared, self._names = shared, names
         bands: Iterator[int] = iter(range(len(shared.counts)))
         self._bands = itertools.cycle(bands) if self.endless else bands
         self._band = next(self._bands, None)
         self._received: list[Any] = []
-        self._taking = threading.Lock()
-        return self
 
-    def get(self, block: bool = True, timeout: float | None = None) -> Any:
-        """Take the next block; see `StreamQueue.get`."""
-        with self._taking:
-            if self._band is None:
-                self.close()
-                return QueueClosed
-            while len(self._received) < self._shared.counts[self._band]:
-                guard = super().get(block, timeout)
-                if guard is QueueClosed:
-                    return guard
-                self._received.append(guard)
-            guard = VersionsGuard(self._shared, self._names, self._band, self._received)
-            self._received, self._band = [], next(self._bands, None)
-            return guard
+    def take(self, deadline: float) -> Any:
+        """Return the guard of the next block, or None at the end."""
+        if self._band is None:
+            return None
+        while len(self._received) < self._shared.counts[self._band]:
+            guard = super().take(deadline)
+            if guard is None:
+                return None
+            self._received.append(guard)
+        block = VersionsGuard(self._shared, self._names, self._band, self._received)
+        self._received, self._band = [], next(self._bands, None)
+        return block
 
-    def iter(self) -> Iterator[Any]:
-        """Yield guards until the stream is over."""
-        return iter(self.get, QueueClosed)
-
-    def __repr__(self) -> str:
-        return f"<VersionsQueue of {count(len(self._names), 'version')}, by {super().__repr__()}>"
+    def title(self) -> tuple[str, int]:
+        """Return what the blocks are of, and how many readers read them."""
+        of, n_readers = super().title()
+        return f"{count(len(self._names), 'version')} of {of}", n_readers
 
 
 class VersionsGuard:

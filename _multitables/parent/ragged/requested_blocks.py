@@ -1,0 +1,245 @@
+"""Blocks of ragged rows, and of samples that are not rows, by requests of whole spans.
+
+Actors
+------
+::
+
+    RaggedPlan --- fetches --> RequestedBlocks - requests --> Service --> the reader processes
+                                   |                                        |
+    the user  <--- blocks ---------+ <------------- stages <----------------+
+
+A fetch is several batches that are asked for at once: of each flat dataset one request, whose
+result lies in a stage of shared memory. Batches are views of it. While one fetch is delivered, the
+next are with the readers.
+
+Law
+---
+1. Blocks come in the order of the plan.
+2. Nothing is copied: a block's arrays are views of a stage, which is used again when all of them
+   are gone.
+3. Who holds blocks never keeps a ready one from being delivered; only with nothing in hand is a
+   stage waited for, and that ends with `StalledError`.
+"""
+
+from __future__ import annotations
+
+import math
+import queue
+import time
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import TimeoutError as FutureTimeoutError
+from dataclasses import dataclass, field
+from typing import Any
+
+from _multitables import _core
+from _multitables.errors import MultitablesError, StalledError
+from _multitables.parent.ragged.open_rows import Entry, OpenedRows
+from _multitables.parent.ragged.rows_of_requests import Ask, Mask, asking_heap, block_of, nothing
+from _multitables.parent.random.dataset_handle import DatasetHandle
+from _multitables.parent.random.request import Request
+from _multitables.parent.random.service import AnyReaders, Service
+from _multitables.parent.stream.block_source import BlockGuard, BlockSource
+from _multitables.parent.titles import count, title
+from _multitables.plan.ragged import I64, Fetch, RaggedPlan
+from _multitables.select.selection import Selection, Spans
+
+
+@dataclass
+class _Part:
+    """What a fetch has of one entry."""
+
+    entry: Entry
+    #: Where rows begin and end in the elements that were asked for.
+    offsets: I64 | None
+    asks: list[Ask]
+    requests: list[Request] = field(default_factory=list)
+    #: Of samples that are padded, which of their rows are not padding.
+    inside: Mask | None = None
+
+
+@dataclass
+class _Asked:
+    """A fetch that readers work on, or that is delivered batch by batch."""
+
+    fetch: Fetch
+    parts: list[_Part]
+    #: The blocks of all its rows, when they are there.
+    whole: list[Any] = field(default_factory=list)
+    #: Batches that were delivered.
+    taken: int = 0
+
+    @property
+    def left(self) -> int:
+        return len(self.fetch.batch_ends) - self.taken
+
+
+class RequestedBlocks(BlockSource):
+    """Blocks of ragged rows, or of samples, in order."""
+
+    def __init__(
+        self,
+        service: Service,
+        opened: OpenedRows,
+        handles: list[list[DatasetHandle]],
+        plan: RaggedPlan,
+        give_back: Callable[[AnyReaders, bool], None],
+    ) -> None:
+        self.block_size, self.missing_files = plan.batch_size, opened.missing_files
+        self.service, self._give_back = service, give_back
+        self._plan, self._opened, self._handles = plan, opened, handles
+        self._fetches = plan.fetches(_core.order_rows)
+        self._asked: deque[_Asked] = deque()
+        self._received = 0
+        self._go_on()
+
+    # ---- blocks
+
+    def take(self, deadline: float) -> Any:
+        """Return the guard of the next block, or None at the end."""
+        try:
+            return self._next(deadline)
+        finally:
+            if self.service.ended:  # perhaps before the last request was made
+                self._asked.clear()
+
+    def _next(self, deadline: float) -> Any:
+        self._go_on()
+        if not self._asked:
+            return None
+        asked = self._asked[0]
+        if not asked.whole:
+            asked.whole = self._taken(asked, deadline)
+        ends, number = asked.fetch.batch_ends, asked.taken
+        begin, end = ends[number - 1] if number else 0, ends[number]
+        blocks = asked.whole
+        if len(ends) > 1:
+            blocks = [one[begin:end] for one in blocks]
+        asked.taken += 1
+        self._received += 1
+        if not asked.left:
+            self._asked.popleft()
+            self._go_on()
+        first = asked.fetch.position
+        return BlockGuard(self._opened.structure.pack(blocks), (first + begin, first + end))
+
+    def _taken(self, asked: _Asked, deadline: float) -> list[Any]:
+        """Wait for the requests of a fetch, and return their results as blocks of all its rows."""
+        for part in asked.parts:
+            for request in part.requests:
+                left = max(0.0, deadline - time.monotonic())
+                try:
+                    error = request.exception(None if left == math.inf else left)
+                except FutureTimeoutError:
+                    raise queue.Empty from None
+                if error is not None:
+                    raise self._told(error)
+        return [
+            block_of(part.entry, part.requests, part.offsets, part.inside) for part in asked.parts
+        ]
+
+    def _told(self, error: BaseException) -> BaseException:
+        """Let the error of a request say what it means for the stream."""
+        if isinstance(error, MultitablesError) and not isinstance(error, StalledError):
+            good = f"{self._received} blocks were delivered and are good; the stream is closed"
+            told = {"good": good, "advice": error.advice, **error.values}
+            MultitablesError.__init__(error, error.happened, **told)  # type: ignore[arg-type]
+        return error.with_traceback(None)
+
+    # ---- requests
+
+    def _go_on(self) -> None:
+        """Ask for what comes next, as far as there is memory for it."""
+        try:
+            while True:
+                if self._asked and self._asked[-1].parts:
+                    self._ask(self._asked[-1])
+                if len(self._asked) >= self._plan.depth:
+                    return
+                fetch = next(self._fetches, None)
+                if fetch is None:
+                    return
+                self._asked.append(_Asked(fetch, self._parts(fetch)))
+        except _core.Exhausted:
+            pass  # what was asked for is delivered first
+
+    def _ask(self, asked: _Asked) -> None:
+        # Behind others nobody waits for memory.
+        tries = None if asked is self._asked[0] else 0
+        for part in asked.parts:
+            while part.asks:
+                part.requests.append(part.asks[0](tries))
+                part.asks.pop(0)
+
+    def _parts(self, fetch: Fetch) -> list[_Part]:
+        service, parts = self.service, list[_Part]()
+        offsets: I64 | None
+        for entry, handles in zip(self._opened.entries, self._handles, strict=True):
+            if entry.descriptors is not None and entry.spans is not None:
+                offsets, ask = asking_heap(service, entry, handles[0], fetch)
+                parts.append(_Part(entry, offsets, [ask]))
+                continue
+            if entry.samples is not None:
+                parts.append(self._of_samples(entry, handles, fetch))
+                continue
+            offsets = None
+            spans = fetch.row_spans()
+            if entry.spans is not None:
+                spans, offsets = fetch.spans(entry.spans)
+            keys = [Selection(handle, (spans,)) for handle in handles]
+            asks: list[Ask] = [_asking(service, key) for key in keys]
+            parts.append(_Part(entry, offsets, asks))
+        return parts
+
+    def _of_samples(self, entry: Entry, handles: list[DatasetHandle], fetch: Fetch) -> _Part:
+        assert entry.samples is not None
+        assert entry.take is not None
+        epoch = self._plan.epoch_of(fetch)
+        rows, inside = entry.samples.rows(fetch.numbers, epoch, entry.take)
+        keys = [Selection(handle, (Spans.of(rows.reshape(-1)),)) for handle in handles]
+        asks: list[Ask] = [_asking(self.service, key) for key in keys]
+        return _Part(entry, None, asks, inside=inside)
+
+    def end(self, sound: bool) -> None:
+        """End the requests, and give the readers back."""
+        self.service.leave(self._give_back, sound)
+        self._asked.clear()
+
+    # ---- what there is
+
+    def ready(self) -> int:
+        """Count the blocks that need not be waited for."""
+        ready = 0
+        for asked in list(self._asked):
+            requests = [request for part in asked.parts for request in part.requests]
+            waits = any(part.asks for part in asked.parts)
+            if not asked.whole and (waits or not all(one.done() for one in requests)):
+                break
+            ready += asked.left
+        return ready
+
+    def progress(self) -> tuple[int, int | None]:
+        """Return how many blocks were taken, and how many there are."""
+        return self._received, self._plan.n_batches
+
+    def delivered(self) -> str:
+        """Say how far the stream is."""
+        return count(self._received, "block")
+
+    def title(self) -> tuple[str, int]:
+        """Return what the blocks are of, and how many readers read them."""
+        indexes = self._opened.indexes
+        of = title(indexes[0].filename, [(index.path, index.shape) for index in indexes])
+        return of, self.service.n_readers
+
+    def statistics(self) -> dict[str, Any]:
+        """Return what `Reader.statistics` reports of the requests."""
+        return self.service.statistics()
+
+    def nothing(self) -> list[Any]:
+        """Return what is delivered of no rows at all."""
+        return [nothing(entry) for entry in self._opened.entries]
+
+
+def _asking(service: Service, key: Selection) -> Ask:
+    return lambda tries: service.ask(key, service.pool, tries)
