@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -94,6 +95,11 @@ class Items:
 
     def __len__(self) -> int:
         return len(self.keys)
+
+    @cached_property
+    def numbered(self) -> dict[str, int]:
+        """The item of each key."""
+        return {key: item for item, key in enumerate(self.keys)}
 
     def numbers(self, item: int) -> list[int]:
         """Return the datasets of an item."""

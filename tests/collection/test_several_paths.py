@@ -101,3 +101,29 @@ def test_files_have_the_items_together(path: Path, tmp_path: Path) -> None:
 def test_refusals(path: Path, wanted: Any, options: Any, error: Any, match: str) -> None:
     with pytest.raises(error, match=match):
         multitables.Streamer(path).get_collection(wanted, **options)
+
+
+@pytest.mark.parametrize("n_procs", [0, 1])
+def test_items_by_number_and_by_key(path: Path, n_procs: int) -> None:
+    with multitables.Streamer(path).get_collection(PATHS, n_procs=n_procs) as items:
+        iterator = iter(items)
+        next(iterator)  # an iteration goes on beside
+        held = []
+        for number, key in enumerate(items.keys):
+            for item in (items[number], items[key], items[number - len(items.keys)]):
+                assert item.key == key
+                held.append(item)
+        with h5py.File(path) as file:
+            for item in held:
+                for name, inside in PATHS.items():
+                    expected = file[inside.replace("**", item.key)][...]
+                    np.testing.assert_array_equal(item[name], expected)
+        del item, held
+        assert len(list(iterator)) == len(items.keys) - 1
+        for wrong, error in [(9, IndexError), (-9, IndexError), ("A/mol", MissingDatasetError)]:
+            with pytest.raises(error, match="there is no item"):
+                items[wrong]
+        with pytest.raises(MissingDatasetError, match="Did you mean 'A/mol1"):
+            items.names("A/mol12")
+    with pytest.raises(multitables.ClosedError):
+        items[0]

@@ -142,17 +142,20 @@ class Loader:
     def _iterate(self) -> Iteration:
         unit, mark = self._unit, self._bookmark
         if mark.is_closed:
-            several = count(2, unit.noun).removeprefix("2 ")
-            raise ClosedError(
-                f"the {several} of {file_title(unit.filename)} are closed",
-                advice=f"Make new ones with {unit.maker}",
-            )
+            raise self._closed_error()
         start = self._start()
         unit.prefetches = unit.prefetches or mark.latest is not NEVER
         mark.progress = Progress(start)
         iteration = self.iteration(unit, start, mark)
         mark.latest = weakref.ref(iteration)
         return self._iterators.add(iteration)
+
+    def _closed_error(self) -> ClosedError:
+        several = count(2, self._unit.noun).removeprefix("2 ")
+        return ClosedError(
+            f"the {several} of {file_title(self._unit.filename)} are closed",
+            advice=f"Make new ones with {self._unit.maker}",
+        )
 
     def statistics(self) -> dict[str, Any]:
         """Tell what the latest iteration has done; see `BatchIterator.statistics`."""

@@ -7,13 +7,15 @@ Law
 
 from __future__ import annotations
 
+import difflib
+import operator
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from _multitables import options
-from _multitables.errors import OptionsError
+from _multitables.errors import MissingDatasetError, OptionsError
 from _multitables.options import check_number
 from _multitables.parent.batches.iteration import ItemIterator
 from _multitables.parent.batches.loader import Loader
@@ -80,12 +82,46 @@ class Collection(Loader):
 
         Raises
         ------
-        KeyError
-            There is no item of this key.
+        MissingDatasetError
+            There is no item of this key (a `KeyError`).
         """
+        return list(self._unit.opened.items.members(self._number(key)).objects)
+
+    def __getitem__(self, key: int | str) -> Item:
+        """Read one item, of any rank, without an iteration.
+
+        Parameters
+        ----------
+        key : int or str
+            Its number in `keys`, or its key.
+
+        Raises
+        ------
+        IndexError
+            There is no item of this number.
+        MissingDatasetError
+            There is no item of this key (a `KeyError`).
+        """
+        if self._bookmark.is_closed:
+            raise self._closed_error()
+        return self._unit.item(self._number(key))
+
+    def _number(self, key: Any) -> int:
         items = self._unit.opened.items
-        found = {key: item for item, key in enumerate(items.keys)}[key]
-        return list(items.members(found).objects)
+        if isinstance(key, str):
+            if key not in items.numbered:
+                close = difflib.get_close_matches(key, items.keys, 3, 0.5)
+                raise MissingDatasetError(
+                    f"there is no item {key!r} of {self._unit.spec.path!r}",
+                    advice=f"Did you mean {close[0]!r}?" if close else "Look at keys",
+                    path=key,
+                    close_matches=close,
+                )
+            return items.numbered[key]
+        number = operator.index(key)
+        if not -len(items) <= number < len(items):
+            raise IndexError(f"there is no item {number} (expected 0 to {len(items) - 1})")
+        return number % len(items)
 
     def order(self, epoch: int | None = None) -> list[str]:
         """Return the keys of an epoch in the order in which this rank delivers them.
@@ -211,7 +247,7 @@ def _items_of(
         for key in keys:
             one = spec.only(key)
             items = Collection(one, wanted, pool, owns_pool=False)
-            found += [item.copy() for item in items if item.key == key]
+            found.append(items[key].copy())
             items.close()
     finally:
         pool.close()

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import itertools
 import mmap
+import threading
+import weakref
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -19,6 +21,7 @@ from _multitables import _core, machine, options
 from _multitables.errors import CorruptChunkError, MultitablesError, OptionsError
 from _multitables.index.chunk_index import I64
 from _multitables.parent.batches.unit import EpochRun, Unit
+from _multitables.parent.collection.item import Item
 from _multitables.parent.collection.item_blocks import ItemBlocks
 from _multitables.parent.collection.item_reader import ItemReader
 from _multitables.parent.collection.item_spec import ItemSpec
@@ -65,6 +68,9 @@ class ItemUnit(Unit):
         #: Scales that ranks of this node have in common, when they were read.
         self._scales: mmap.mmap | None = None
         self._asked_scales = False
+        #: What reads single items, and what ends it.
+        self._single: tuple[Service, ItemReader, weakref.finalize[Any, Any]] | None = None
+        self._lock = threading.Lock()
         if wanted.share:
             place = NodePlace.of(wanted.rank, wanted.world_size)
             purpose = f"{spec.path!r} by {spec.by!r} in {spec.file.filename!r}"
@@ -117,6 +123,31 @@ class ItemUnit(Unit):
         """Return the stream of a run, if this rank gets an item of it."""
         if not run.batches:
             return None
+        last = None if run.epochs is None else run.first_epoch + run.epochs
+        epochs = itertools.count(run.first_epoch) if last is None else range(run.first_epoch, last)
+        items: Iterator[list[int]] = (self.items(n, run.ranges).tolist() for n in epochs)
+        service, reader = self._started()
+        blocks = ItemBlocks(reader, service, self._pool.give_back(), items, self._ring_bytes)
+        return StreamQueue(blocks)
+
+    def item(self, number: int) -> Item:
+        """Read one item."""
+        with self._lock:
+            if self._single is None or not self._single[0].mine:
+                service, reader = self._started()
+                give_back = self._pool.give_back()
+                end = weakref.finalize(self, service.leave, give_back, True)
+                self._single = service, reader, end
+            service, reader, end = self._single
+            try:
+                return reader.item(reader.begin([number])[0])
+            except BaseException:
+                self._single = None
+                end()
+                raise
+
+    def _started(self) -> tuple[Service, ItemReader]:
+        """Return what items are requested from, and what requests them."""
         wanted, opened = self.wanted, self.opened
         reader_options = options.checked(
             ReaderOptions,
@@ -145,13 +176,7 @@ class ItemUnit(Unit):
                 self._asked_scales = True
             if self._scales is not None:
                 reader.keep_shared(self._scales)
-            last = None if run.epochs is None else run.first_epoch + run.epochs
-            epochs = (
-                itertools.count(run.first_epoch) if last is None else range(run.first_epoch, last)
-            )
-            items: Iterator[list[int]] = (self.items(n, run.ranges).tolist() for n in epochs)
-            give_back = self._pool.give_back()
-            return StreamQueue(ItemBlocks(reader, service, give_back, items, self._ring_bytes))
+            return service, reader
         except BaseException:
             readers.stop()
             raise
@@ -164,7 +189,10 @@ class ItemUnit(Unit):
         return RequestThreads(n_procs.count, self._pool.library_timeout_seconds, who)
 
     def close(self) -> None:
-        """Leave the readers that ranks share."""
+        """Leave the readers of single items, and those that ranks share."""
+        single, self._single = self._single, None
+        if single is not None:
+            single[2]()
         if self._shared is not None:
             self._shared.close()
 
