@@ -23,6 +23,7 @@ import multitables
 from _multitables.index.joined.kept_source import KeptSource
 from _multitables.parent.node import plans
 from _multitables.parent.stream.open_stream import DataSpec, encoded_plan, open_data
+from _multitables.plan.casts import check_casts
 from _multitables.plan.stream_plan import plan_reads
 
 TABLES = {"rec.slc": ["nhit"], "rec.vtx": ["nhit"]}
@@ -93,8 +94,10 @@ def test_what_one_rank_opens_is_whole_in_the_others(tmp_path: Path) -> None:
             file.create_virtual_dataset("v", layout)
     names[2].write_bytes(b"no HDF5")
     source = KeptSource(names, {}, keeps=False, skip_missing=True)
+    paths = {name: name for name in "xksv"}
+    casts = check_casts(paths, {"v": "f2"}, {"x": ((1, 2), 3)})
     with pytest.warns(multitables.MissingFileWarning):
-        opened = open_data(DataSpec(source, {"x": "x", "k": "k", "s": "s", "v": "v"}))
+        opened = open_data(DataSpec(source, paths, casts=casts))
     data = plans.encode(b"1", plans.of_opened(opened))
     again = plans.opened_of(plans.decode(data, b"1"), opened.structure)
     assert plans.encode(b"1", plans.of_opened(again)) == data
