@@ -64,6 +64,16 @@ def test_every_row_comes_once_and_epochs_follow(floats: Path) -> None:
     assert np.array_equal(first, again)
 
 
+def test_bfloat16_is_its_type(floats: Path) -> None:
+    paths, dtype = {"x": "/x", "y": "/y"}, {"x": "bfloat16"}
+    with multitables.jax_batches(floats, paths, 64, n_procs=1, dtype=dtype) as batches:
+        batch = next(iter(batches))
+        assert (batch["x"].dtype, batch["y"].dtype) == ("bfloat16", "int16")
+        x = jax.numpy.arange(64 * COLUMNS, dtype="f4").reshape(64, COLUMNS)
+        assert (batch["x"] == x.astype("bfloat16")).all()
+        del batch
+
+
 def test_an_array_is_the_memory_of_the_ring(floats: Path) -> None:
     with multitables.jax_batches(floats, "/x", 64, n_procs=1) as batches:
         iterator = iter(batches)

@@ -48,6 +48,16 @@ def test_a_loader_gives_every_row_once(numbered: Path, shuffle: str | None) -> N
     assert np.array_equal(rows_of(batches), first)
 
 
+def test_bfloat16_is_its_type(tmp_path: Path) -> None:
+    x = np.random.default_rng(0).normal(size=(50, 3)).astype("f4")
+    with h5py.File(tmp_path / "x.h5", "w") as file:
+        file["x"], file["y"] = x, np.arange(50)
+    for dtype in ({"/x": "bfloat16", "/y": torch.float16}, {"/x": torch.bfloat16, "/y": "f2"}):
+        first, second = next(iter(dataset(tmp_path / "x.h5", ["/x", "/y"], dtype=dtype)))
+        assert torch.equal(first, torch.from_numpy(x).to(torch.bfloat16))
+        assert torch.equal(second, torch.arange(50, dtype=torch.float16))
+
+
 def test_a_tensor_is_the_memory_of_the_ring(numbered: Path) -> None:
     iterator = iter(dataset(numbered))
 
