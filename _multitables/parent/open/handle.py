@@ -88,8 +88,9 @@ class Shared:
     def is_as_opened(self) -> bool:
         """Whether the name is that of the file that is open, which nothing can have changed."""
         main = self.files.main
-        is_locked = type(main.metadata) is _core.MetadataFile and takes_locks()
-        return is_locked and bool(self.state) and closed.state_of(main.filename) == self.state
+        is_mine = type(main.metadata) is _core.MetadataFile and self.keys[1][-1] == os.getpid()
+        is_locked = is_mine and takes_locks() and self.state != ()
+        return is_locked and closed.state_of(main.filename) == self.state
 
     @property
     def reader(self) -> _core.LocalReader:
@@ -123,15 +124,14 @@ def open_options(options: FileOptions, directory: str = "") -> OpenOptions:
 def shared(filename: str, options: FileOptions, directory: str) -> Shared:
     """Open a file, or find it open already with these options."""
     kept = filename, options, directory
-    by_name = *kept, os.getpid()
-    found = _shared.get(by_name)
-    if found is not None and found.is_as_opened:
+    found = _shared.get(filename)
+    if found is not None and found.keys[0] == kept and found.is_as_opened:
         return found
     parts = closed.take(kept, filename)
     if parts is not None:
         again = Shared.__new__(Shared)
         again.__dict__.update(parts)
-        _shared[again.keys[1]] = _shared[by_name] = again
+        _shared[again.keys[1]] = again
         return again
     state = closed.state_of(filename)  # before anything is read
     wanted, source = open_options(options, directory), None
@@ -147,7 +147,7 @@ def shared(filename: str, options: FileOptions, directory: str) -> Shared:
     found = _shared.get(key)
     if found is None:
         _shared[key] = found = Shared((kept, key), state, files, options, source)
-    _shared[by_name] = found
+    _shared[filename] = found
     return found
 
 
