@@ -202,3 +202,34 @@ def test_a_fork_opens_for_itself(tmp_path: Path) -> None:
         os._exit(0 if is_right else 1)
     assert os.waitpid(child, 0)[1] == 0
     assert answer(path) == first
+
+
+def test_a_file_that_is_open_is_not_opened_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(path := tmp_path / "x.h5", 3)
+    with multitables.open(path) as file:
+        monkeypatch.delattr("_multitables.parent.open.handle.OpenFiles")
+        with multitables.open(path) as again:
+            assert again["group/x"][0].tolist() == [3, 3, 3]
+        assert file.attrs["value"] == 3
+
+
+@pytest.mark.parametrize("change", [same_size_and_time, renamed, written])
+def test_a_file_that_changes_while_it_is_open_is_opened_again(
+    tmp_path: Path, change: Callable[[Path], Any]
+) -> None:
+    write(path := tmp_path / "x.h5", 3)
+    clock = tmp_path / "clock"
+
+    def has_gone_on() -> bool:
+        clock.touch()
+        return clock.stat().st_ctime_ns > path.stat().st_ctime_ns
+
+    with multitables.open(path):
+        wait_until(has_gone_on, "the clock of the file system")
+        change(path)
+        found = answer(path)
+    multitables.release_memory()
+    assert found == answer(path)
+    assert found[0] != (40, 3)

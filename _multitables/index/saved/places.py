@@ -9,6 +9,7 @@ Law
 from __future__ import annotations
 
 import os
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from _multitables.remote.names import is_remote
@@ -42,15 +43,25 @@ def places(filename: str) -> tuple[str, str]:
     return filename + SUFFIX, os.path.join(cache_folder(), name)
 
 
+@lru_cache(maxsize=64)
+def _cached_name(filename: str, *_same: int) -> str:
+    """Return the name of an index in the cache directory: a file that stays the same keeps it."""
+    return os.path.basename(places(filename)[1])
+
+
 def with_saved_index(filename: str, fingerprint: Fingerprint, file: Metadata) -> Metadata:
     """Put the saved index of a file before it, if there is one for the file as it is."""
     is_beside = not is_remote(filename) and _may_exist(filename + SUFFIX)
-    if not is_beside and not _may_exist(cache_folder()):
+    folder = cache_folder()
+    has_cache = _may_exist(folder)
+    if not is_beside and not has_cache:
         return file
-    beside, cached = places(filename)
-    found: list[tuple[str, str | None]] = [(beside, filename)] if is_beside else []
-    if _may_exist(cached):
-        found.append((cached, None))
+    found: list[tuple[str, str | None]] = [(filename + SUFFIX, filename)] if is_beside else []
+    if has_cache:
+        name = _cached_name(filename, fingerprint.device, fingerprint.inode)
+        cached = os.path.join(folder, name)
+        if _may_exist(cached):
+            found.append((cached, None))
     if not found:
         return file
     from _multitables.index.saved.metadata import with_first

@@ -49,9 +49,12 @@ def as_chunks(
         return None
     chunks, source, chunk_dims = found
     files = {index.files[0]: 0}
-    numbers = [[files.setdefault(file, len(files)) for file in of.files] for of in present]
-    begins = np.cumsum([0, *(len(of.files) if of else 0 for of in sources)])[source]
-    chunks["source"] = np.concatenate(numbers)[begins + chunks["source"]]
+    numbers: list[int] = []
+    begins: list[int] = []
+    for of in sources:
+        begins.append(len(numbers))
+        numbers += [files.setdefault(file, len(files)) for file in of.files] if of else []
+    chunks["source"] = np.array(numbers)[np.array(begins)[source] + chunks["source"]]
     return changed(
         index,
         chunk_dims=chunk_dims,

@@ -29,7 +29,7 @@ from _multitables.errors import FileChangedError
 from _multitables.index.chunk_index import Fingerprint
 from _multitables.index.datasets.source import Source
 from _multitables.index.files.open_options import OpenOptions
-from _multitables.index.opened.open_files import UNKNOWN, OpenFile, OpenFiles, Place
+from _multitables.index.opened.open_files import UNKNOWN, OpenFile, OpenFiles, Place, takes_locks
 from _multitables.index.saved.places import is_manifest
 from _multitables.index.types import hdf5_errors
 from _multitables.options import CheckedVersion, FileOptions
@@ -85,6 +85,14 @@ class Shared:
         return closed.park(self.keys[0], self.state, self.files, cached, parts)
 
     @property
+    def is_as_opened(self) -> bool:
+        """Whether the name is that of the file that is open, which nothing can have changed."""
+        main = self.files.main
+        is_mine = type(main.metadata) is _core.MetadataFile and self.keys[1][-1] == os.getpid()
+        is_locked = is_mine and takes_locks() and self.state != ()
+        return is_locked and closed.state_of(main.filename) == self.state
+
+    @property
     def reader(self) -> _core.LocalReader:
         """The threads that read, and the cache; made when they are needed first."""
         found = self._reader
@@ -116,6 +124,9 @@ def open_options(options: FileOptions, directory: str = "") -> OpenOptions:
 def shared(filename: str, options: FileOptions, directory: str) -> Shared:
     """Open a file, or find it open already with these options."""
     kept = filename, options, directory
+    found = _shared.get(filename)
+    if found is not None and found.keys[0] == kept and found.is_as_opened:
+        return found
     parts = closed.take(kept, filename)
     if parts is not None:
         again = Shared.__new__(Shared)
@@ -136,6 +147,7 @@ def shared(filename: str, options: FileOptions, directory: str) -> Shared:
     found = _shared.get(key)
     if found is None:
         _shared[key] = found = Shared((kept, key), state, files, options, source)
+    _shared[filename] = found
     return found
 
 
