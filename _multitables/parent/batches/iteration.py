@@ -108,7 +108,7 @@ class Iteration(Iterator[Any]):
                 self._go_on_behind(error)
                 continue
             if guard is None:  # closed by another thread
-                self._closed, self._left = True, 0
+                self._closed, self._runs, self._left = True, iter(()), 0
                 raise StopIteration
             with guard as batch:
                 pass
@@ -140,12 +140,11 @@ class Iteration(Iterator[Any]):
             self._unit.leave(stream, self._run)
 
     def _next_run(self) -> bool:
-        if self._closed:
-            return False
         run = self._run = next(self._runs, None)
         if run is None:
+            if not self._closed:
+                self._bookmark.epoch = self._progress.start.stop or self._bookmark.epoch
             self._closed = True
-            self._bookmark.epoch = self._progress.start.stop or self._bookmark.epoch
             return False
         self._taken = 0
         self._progress.at = run, 0, 0
@@ -204,7 +203,7 @@ class Iteration(Iterator[Any]):
 
     def close(self) -> None:
         """End this iteration. Batches that are held stay valid. May be called again."""
-        self._closed, self._left = True, 0
+        self._closed, self._runs, self._left = True, iter(()), 0
         stream = self._leave()
         if stream is not None:
             stream.close()

@@ -232,8 +232,8 @@ class KeyUnit(Unit):
         parsed = states_of(list(map(self._in_this_format, states)), self.identity(), self._ranges)
         if len(parsed) > 1:
             check_one_run(parsed)
-        if position := own_position(parsed, self.shard):
-            return position
+        if own := own_position(parsed, self.shard):
+            return own
         check_one_run(parsed)
         if len({(position.epoch, position.stop) for position, _ in parsed}) > 1:
             raise refused("ranks stand in different epochs", "Save all states in the same epoch")
