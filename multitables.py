@@ -80,15 +80,14 @@ if typing.TYPE_CHECKING:
     from _multitables.index.types.references import Reference, RegionReference
     from _multitables.index.versions.version import Version
     from _multitables.machine import release_memory, set_reader_command
-    from _multitables.parent.batches.batch_iterator import BatchIterator
     from _multitables.parent.batches.batches import Batches
+    from _multitables.parent.batches.iteration import BatchIterator, ItemIterator
     from _multitables.parent.batches.mixture import Mixture
     from _multitables.parent.build_info import build_info
     from _multitables.parent.codec_limit import measure_limit
     from _multitables.parent.collection.collection import Collection
     from _multitables.parent.collection.item import Item
     from _multitables.parent.collection.item_batches import ItemBatch, ItemBatches
-    from _multitables.parent.collection.item_iterator import ItemIterator
     from _multitables.parent.columns.column_block import ColumnsBlock, GroupBlock
     from _multitables.parent.columns.columns import Columns
     from _multitables.parent.event_log import EventLog

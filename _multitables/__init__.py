@@ -190,23 +190,27 @@
 #       requested_blocks.py  blocks of a queue, by requests for spans
 #       start_rows.py        options -> a stream that runs
 #     batches/               epochs of batches over streams
-#       batches.py           epochs, ranks and resume
-#       batch_iterator.py    the batches of one loop
-#       epoch_streams.py     the streams of a training run, and this rank's shard of them
+#       loader.py            epochs, ranks and resume over any unit
+#       unit.py              what a loader delivers, and the runs of an iteration
+#       iteration.py         what one loop delivers, and where it stands
+#       batches.py           the public Batches
+#       row_unit.py          batches of rows, and their streams
 #       mixture.py           the public Mixture: batches of several sources, by weight
-#       damage_book.py       the damaged chunks that were left out, and their rows
+#       damage.py            the damaged chunks that were left out, and their rows
 #     collection/            items of many datasets
-#       collection.py        the public Collection: epochs, ranks and resume
+#       collection.py        the public Collection
 #       item_spec.py         what a collection is of, as the user said it
+#       item_unit.py         items: their order, and their streams
 #       open_items.py        a path with wildcards -> which datasets are an item
-#       item_iterator.py     the items of one loop
+#       item_blocks.py       items as blocks, with requests ahead of the user
 #       item_reader.py       what is asked of readers for an item
 #       item.py              the public Item
 #       alone.py             datasets that are read one by one
 #       dask_bag.py          items as a bag of Dask
 #       item_batches.py      items of different lengths, padded to one
 #     columns/               columns of groups
-#       columns.py           the public Columns: blocks of one group, or of several at once
+#       columns.py           the public Columns
+#       key_unit.py          blocks of whole keys, of one group or of several at once
 #       open_columns.py      groups and names -> columns, and the rows of each index value
 #       column_block.py      the public blocks, and tables that other libraries make of them
 #     open/                  the public `open`: files, groups and datasets with names of h5py

@@ -17,7 +17,7 @@ from _multitables import adapters
 LATER = {
     "ArrayDataset": "parent.random.dataset",
     "At": "plan.samples",
-    "BatchIterator": "parent.batches.batch_iterator",
+    "BatchIterator": "parent.batches.iteration",
     "Batches": "parent.batches.batches",
     "Clips": "plan.samples",
     "Collection": "parent.collection.collection",
@@ -32,7 +32,7 @@ LATER = {
     "Item": "parent.collection.item",
     "ItemBatch": "parent.collection.item_batches",
     "ItemBatches": "parent.collection.item_batches",
-    "ItemIterator": "parent.collection.item_iterator",
+    "ItemIterator": "parent.batches.iteration",
     "Joined": "tree",
     "Mixture": "parent.batches.mixture",
     "Ragged": "tree",

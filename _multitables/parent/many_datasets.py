@@ -286,6 +286,8 @@ class ManyDatasets(StreamerBase):
         *,
         index: str | Sequence[str],
         entries_per_block: int | None = None,
+        epochs: int | None = 1,
+        start_epoch: int = 0,
         n_procs: int | None = None,
         rank: Rank = 0,
         world_size: int = 1,
@@ -308,6 +310,8 @@ class ManyDatasets(StreamerBase):
         entries_per_block : int, optional
             Rows that a block has of any group at most, unless a single value has more. Default:
             about 8 MiB of all columns.
+        epochs, start_epoch : int, optional
+            As in `get_batches`; every epoch has the order of the file.
         n_procs : int, optional
             As in `get_queue`.
         rank, world_size : int, optional
@@ -339,6 +343,8 @@ class ManyDatasets(StreamerBase):
         wanted = checked(
             ColumnOptions,
             entries_per_block=entries_per_block,
+            epochs=epochs,
+            start_epoch=start_epoch,
             n_procs=n_procs,
             rank=rank,
             world_size=world_size,

@@ -13,8 +13,9 @@ Law
 from __future__ import annotations
 
 import operator
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from typing import Any
 
 from _multitables.errors import OptionsError
@@ -33,7 +34,8 @@ class Position:
     epoch: int
     #: The epoch before which the iteration ends; None: without end.
     stop: int | None
-    ranges: tuple[tuple[int, int], ...]
+    #: Of blocks of keys, the rows of each group that are left to this rank.
+    ranges: tuple[Any, ...]
     batches: int = 0
 
 
@@ -43,38 +45,59 @@ def state_of(position: Position, shard: Shard, identity: Mapping[str, Any]) -> d
         "version": VERSION,
         "epoch": position.epoch,
         "stop": position.stop,
-        "ranges": [list(one) for one in position.ranges],
+        "ranges": [[_listed(edge) for edge in one] for one in position.ranges],
         "batches": position.batches,
         **asdict(shard),
         "data": dict(identity),
     }
 
 
-def position_of(state: object, shard: Shard, identity: Mapping[str, Any]) -> Position:
-    """Return where to go on.
+def _listed(edge: Any) -> Any:
+    return list(edge) if isinstance(edge, tuple) else edge
+
+
+def states_of(
+    state: object, identity: Mapping[str, Any], ranges_of: Callable[[Any], Any] | None = None
+) -> list[tuple[Position, Shard]]:
+    """Return what states say: of one rank, or of all ranks of one run.
 
     Parameters
     ----------
     state : dict, or sequence of dict
-        One rank's state, or those of all ranks. One suffices when the ranks had delivered equally
-        many batches of the same epoch (but not that of a rank that gets none), or when there are
-        as many of them now and each goes on with its own.
+        One rank's state, or those of all ranks.
     identity : mapping
-        All that the order of an epoch depends on; ``rows`` is the number of positions.
+        All that the order of an epoch depends on.
+    ranges_of : callable, optional
+        Checks ranges whose edges are no numbers. Default: positions up to ``identity["rows"]``.
+
+    Raises
+    ------
+    OptionsError
+        Not states, or of other data.
+    """
+    states = list(state) if isinstance(state, Sequence) else [state]
+    if not states:
+        raise refused("there is no state", "Give the state of one rank, or of all")
+    return [_parsed(one, identity, ranges_of or partial(_positions, identity)) for one in states]
+
+
+def position_of(state: object, shard: Shard, identity: Mapping[str, Any]) -> Position:
+    """Return where to go on, with positions that are numbers; see `states_of`.
+
+    One state suffices when the ranks had delivered equally many batches of the same epoch (but not
+    that of a rank that gets none), or when there are as many of them now and each goes on with its
+    own.
 
     Raises
     ------
     OptionsError
         Not states, of other data, of another order, or not of all ranks.
     """
-    states = list(state) if isinstance(state, Sequence) else [state]
-    if not states:
-        raise _refused("there is no state", "Give the state of one rank, or of all")
-    parsed = [_parsed(one, identity) for one in states]
+    parsed = states_of(state, identity)
     first, first_shard = parsed[0]
     if len(parsed) == 1:
         if _is_idle(first, first_shard, identity) and first_shard != shard:
-            raise _refused(
+            raise refused(
                 f"this is the state of rank {first_shard.rank} of {first_shard.world_size}, which "
                 "gets no batch of an epoch: it does not tell where the others stand",
                 "Give the states of all ranks",
@@ -82,14 +105,19 @@ def position_of(state: object, shard: Shard, identity: Mapping[str, Any]) -> Pos
         # The others are taken to stand where this one does.
         ranks = range(first_shard.world_size)
         parsed = [(first, replace(first_shard, rank=rank)) for rank in ranks]
-    _check_one_run(parsed)
-    # The same ranks and batches as there were: each goes on exactly where it was. Those of a node
-    # have one stream, so all of them must be there.
+    check_one_run(parsed)
+    position = own_position(parsed, shard)
+    return position or _together(parsed, identity)
+
+
+def own_position(parsed: Sequence[tuple[Position, Shard]], shard: Shard) -> Position | None:
+    """Return where this very rank stood, of as many ranks and batches of this size."""
+    # Those of a node have one stream, so all of them must be there.
     places = {position for position, _ in parsed}
     for position, theirs in parsed:
         if theirs == shard and (shard.node == 1 or len(places) == 1):
             return position
-    return _together(parsed, identity)
+    return None
 
 
 def _is_idle(position: Position, shard: Shard, identity: Mapping[str, Any]) -> bool:
@@ -101,16 +129,17 @@ def _is_idle(position: Position, shard: Shard, identity: Mapping[str, Any]) -> b
     return bool(shard_of(everything, replace(shard, rank=shard.world_size - 1)))
 
 
-def _check_one_run(parsed: Sequence[tuple[Position, Shard]]) -> None:
+def check_one_run(parsed: Sequence[tuple[Position, Shard]]) -> None:
+    """Raise unless the states are of all ranks of one run."""
     ranks = parsed[0][1].world_size
     if sorted(shard.rank for _, shard in parsed) != list(range(ranks)):
-        raise _refused(
+        raise refused(
             f"states are not of all ranks: expected 0 to {ranks - 1}, "
             f"got {sorted(shard.rank for _, shard in parsed)}",
             "Give the states of all ranks, or of one",
         )
     if len({replace(shard, rank=0) for _, shard in parsed}) > 1:
-        raise _refused("states are of different runs", "Give the states of one run")
+        raise refused("states are of different runs", "Give the states of one run")
 
 
 def _together(parsed: Sequence[tuple[Position, Shard]], identity: Mapping[str, Any]) -> Position:
@@ -129,12 +158,12 @@ def _together(parsed: Sequence[tuple[Position, Shard]], identity: Mapping[str, A
     for position, shard in others:
         if position.epoch == epoch:
             if position.ranges != ranges:
-                raise _refused("states are of different runs", "Give the states of one run")
+                raise refused("states are of different runs", "Give the states of one run")
             taken += delivered(ranges, shard, position.batches)
         elif position.epoch == epoch + 1 and position.batches == 0:
             taken += delivered(ranges, shard, 1 << 62)
         else:
-            raise _refused(
+            raise refused(
                 f"ranks stand in different epochs ({epoch} and {position.epoch})",
                 "Save the states of all ranks after the same number of batches",
             )
@@ -150,9 +179,11 @@ def _next_if_through(one: tuple[Position, Shard], rows: int) -> tuple[Position, 
     return Position(position.epoch + 1, position.stop, ((0, rows),)), shard
 
 
-def _parsed(state: object, identity: Mapping[str, Any]) -> tuple[Position, Shard]:
+def _parsed(
+    state: object, identity: Mapping[str, Any], ranges_of: Callable[[Any], Any]
+) -> tuple[Position, Shard]:
     if not isinstance(state, Mapping) or state.get("version") != VERSION:
-        raise _refused(
+        raise refused(
             f"this is not a state of batches (version {VERSION}): {state!r:.60}",
             "Give what state_dict() returned",
         )
@@ -161,7 +192,7 @@ def _parsed(state: object, identity: Mapping[str, Any]) -> tuple[Position, Shard
         raise _damaged("it names no data")
     for name, wanted in identity.items():
         if data.get(name) != wanted:
-            raise _refused(
+            raise refused(
                 f"the state is of other batches: {name} was {data.get(name)!r}, and is {wanted!r}",
                 "Make the batches with the options that they had, from the same data",
             )
@@ -169,7 +200,7 @@ def _parsed(state: object, identity: Mapping[str, Any]) -> tuple[Position, Shard
         position = Position(
             _whole(state["epoch"]),
             None if state["stop"] is None else _whole(state["stop"]),
-            tuple((_whole(begin), _whole(end)) for begin, end in state["ranges"]),
+            ranges_of(state["ranges"]),
             _whole(state["batches"]),
         )
         shard = Shard(
@@ -181,14 +212,21 @@ def _parsed(state: object, identity: Mapping[str, Any]) -> tuple[Position, Shard
             _whole(state["parts"], 1),
             _whole(state.get("node", 1), 1),
         )
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, ArithmeticError) as error:
         raise _damaged(repr(error)) from None
-    edges = [0, *(edge for one in position.ranges for edge in one), identity["rows"]]
     in_range = shard.rank < shard.world_size <= MAX_RANKS
     in_range &= not (shard.world_size % shard.parts or shard.world_size % shard.node)
-    if edges != sorted(edges) or not in_range:
-        raise _damaged("its ranges or its rank are out of range")
+    if not in_range:
+        raise _damaged("its rank is out of range")
     return position, shard
+
+
+def _positions(identity: Mapping[str, Any], ranges: Any) -> tuple[tuple[int, int], ...]:
+    checked = tuple((_whole(begin), _whole(end)) for begin, end in ranges)
+    edges = [0, *(edge for one in checked for edge in one), identity["rows"]]
+    if edges != sorted(edges):
+        raise ValueError("its ranges are out of range")
+    return checked
 
 
 def _whole(value: Any, least: int = 0) -> int:
@@ -205,8 +243,9 @@ def _flag(value: object) -> bool:
 
 
 def _damaged(how: str) -> OptionsError:
-    return _refused(f"the state is damaged: {how}", "Give another state")
+    return refused(f"the state is damaged: {how}", "Give another state")
 
 
-def _refused(happened: str, advice: str) -> OptionsError:
+def refused(happened: str, advice: str) -> OptionsError:
+    """Compose the error for a state that cannot be gone on from."""
     return OptionsError(happened, advice=advice, option="state")

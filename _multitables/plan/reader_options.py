@@ -316,6 +316,8 @@ class ColumnOptions:
     """Of `get_columns`."""
 
     entries_per_block: int | None = option(_optional("Leave it out for about 8 MiB of rows"))
+    epochs: int | None = option(_optional("None has no end"))
+    start_epoch: int = option(check_number)
     n_procs: ReaderCount = option(_readers)  # noqa: RUF009 - it is a field
     rank: int = option(_at_least(0, "Ranks count from 0"))
     world_size: int = option(_at_least(1, "It is the number of ranks"))

@@ -73,7 +73,7 @@ def test_an_array_is_the_memory_of_the_ring(floats: Path) -> None:
             return int(batches.batches.statistics()["blocks_held"])
 
         batch = next(iterator)
-        [(address, n_bytes, _)] = batches.batches._latest().memory()
+        [(address, n_bytes, _)] = batches.batches._bookmark.latest().memory()
         assert address <= batch.unsafe_buffer_pointer() < address + n_bytes
         assert batch.dtype == np.float32
         assert held() == 1

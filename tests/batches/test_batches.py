@@ -284,12 +284,13 @@ def fail_in_a_loop(batches: multitables.Batches) -> None:
 def test_the_next_epoch_is_under_way_before_it_is_asked_for(numbered: Path) -> None:
     with batches_of(numbered, 100, shuffle=True) as batches:
         collected(batches)
-        assert batches._streams.idle is None, "many go through their data once"
+        unit: Any = batches._unit
+        assert unit.idle is None, "many go through their data once"
         for batch in batches:
             rows_of(batch)
         del batch
-        (memory,) = {begin for begin, _, _ in batches._streams.idle.stream.source.memory()}  # type: ignore[union-attr]
-        wait_until(lambda: batches._streams.idle.stream.qsize() > 1, "read ahead")  # type: ignore[union-attr]
+        (memory,) = {begin for begin, _, _ in unit.idle.stream.source.memory()}
+        wait_until(lambda: unit.idle.stream.qsize() > 1, "read ahead")
         before = readers()
         third = iter(batches)
         rows = [rows_of(next(third))]

@@ -56,6 +56,20 @@ def test_a_run_goes_on_exactly_where_it_was(numbered: Path, shuffle: str | None,
         np.testing.assert_array_equal(got, want)
 
 
+def test_a_state_that_was_saved_by_version_3(numbered: Path) -> None:
+    state = {
+        "version": 1, "epoch": 2, "stop": 4, "ranges": [[0, ROWS]], "batches": 60,
+        "batch_size": 64, "rank": 0, "world_size": 1, "drop_last": False, "even": False,
+        "parts": 1, "node": 1,
+        "data": {"rows": ROWS, "shuffle": None, "seed": 0, "first_row": 0, "step": 1},
+    }  # fmt: skip
+    with batches_of(numbered, 64) as batches:
+        batches.load_state_dict(state)
+        assert saved(batches) == state
+        rows = np.concatenate(list(map(rows_of, batches)))
+        np.testing.assert_array_equal(rows, [*range(60 * 64, ROWS), *range(ROWS)])
+
+
 def test_states_of_a_resumed_run(numbered: Path) -> None:
     options = {"shuffle": "window", "epochs": 2}
     with batches_of(numbered, 64, **options) as batches:

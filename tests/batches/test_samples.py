@@ -212,7 +212,7 @@ def _numbers(batches: Any, count: int) -> np.ndarray:
     """The first samples of an epoch of which all numbers would be too many."""
     from _multitables import _core
 
-    order = batches._streams.order(0)
+    order = batches._unit.order(0)
     return np.asarray(_core.order_rows(order.words, b"", 0, count))
 
 

@@ -22,7 +22,7 @@ from shot_files import PATTERN, SHOTS
 import multitables
 from _multitables import _core, options
 from _multitables.index.types import plugins
-from _multitables.parent.collection import item_iterator
+from _multitables.parent.collection import item_blocks
 from _multitables.plan import collection as plan
 from multitables import CorruptChunkError, CorruptChunkWarning, OptionsError, Streamer
 
@@ -69,6 +69,17 @@ def test_damage_is_skipped(shots: Path, by: int) -> None:
                 np.testing.assert_array_equal(array, file[f"shots/{shot}/signals/{signal_name}"])
 
 
+def test_damage_is_noted_once_for_all_iterations(shots: Path) -> None:
+    shot_files.hurt(shots, "/shots/9/signals/gzip")
+    with Streamer(shots).get_collection(PATTERN, n_procs=1, skip_damaged=True) as items:
+        assert items.damage == []
+        with pytest.warns(CorruptChunkWarning, match="/shots/9/signals/gzip"):
+            list(items)
+        again = {item.key: item for item in items}  # a second warning would be an error
+        assert list(again["9"].damaged) == ["gzip"]
+        assert items.damage == list(again["9"].damaged.values())
+
+
 def test_a_damaged_scale_is_missing(shots: Path) -> None:
     shot_files.hurt(shots, "/shots/9/fast")
     items = Streamer(shots).get_collection(PATTERN, by=1, n_procs=1, skip_damaged=True)
@@ -85,7 +96,7 @@ def test_readers_that_die_are_replaced(
     shots: Path, by: int, n_procs: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(plan, "SHARE_BYTES", 1 << 10)
-    monkeypatch.setattr(item_iterator, "MAX_AHEAD", 2)
+    monkeypatch.setattr(item_blocks, "MAX_AHEAD", 2)
     items = Streamer(shots).get_collection(PATTERN, by, epochs=10, n_procs=n_procs)
     came = 0
     with h5py.File(shots) as file:
@@ -111,7 +122,7 @@ def test_a_file_that_changes(shots: Path) -> None:
 
 def test_readers_share_large_items(shots: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(plan, "SHARE_BYTES", 1 << 10)
-    monkeypatch.setattr(item_iterator, "MAX_AHEAD", 1)
+    monkeypatch.setattr(item_blocks, "MAX_AHEAD", 1)
     items = Streamer(shots).get_collection(PATTERN, n_procs=2, epochs=20)
     with h5py.File(shots) as file:
         for item in items:

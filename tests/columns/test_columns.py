@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 from pathlib import Path
@@ -113,7 +114,7 @@ def test_no_key_is_read_by_every_rank(tmp_path: Path) -> None:
 
 
 def test_keys_are_held_a_stretch_at_a_time(tables: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("_multitables.parent.columns.columns.STRETCH_ROWS", 700)
+    monkeypatch.setattr("_multitables.parent.columns.key_unit.STRETCH_ROWS", 700)
     columns = {group: columns_of(tables, group) for group in GROUPS}
     with Streamer(tables) as streamer:
         blocks = streamer.get_columns(GROUPS, index=SEQ, entries_per_block=100, n_procs=1)
@@ -206,16 +207,55 @@ def test_one_state_goes_on_alone(tables: Path) -> None:
     del iterator
 
 
+#: As version 3.0 saved it.
+OLD_STATE = {
+    "left": [[[300], [450]]],
+    "rank": 0,
+    "world_size": 2,
+    "node": 1,
+    "rows": {"spill": 900},
+    "index": [SEQ],
+}
+
+
+def test_a_state_of_an_older_version_goes_on(tables: Path) -> None:
+    blocks = Streamer(tables).get_columns("spill", ["evt"], index=SEQ, n_procs=1, world_size=2)
+    blocks.load_state_dict(OLD_STATE)
+    rest = [value for block in blocks for value in block["evt"].tolist()]
+    assert rest == columns_of(tables, "spill")["evt"][300:450].tolist()
+
+
+def test_epochs_and_states_between_them(tables: Path) -> None:
+    options: Any = {"index": SEQ, "entries_per_block": 200, "n_procs": 1, "epochs": 2}
+    expected = columns_of(tables, "spill")["evt"].tolist()
+    blocks = Streamer(tables).get_columns("spill", ["evt"], start_epoch=3, **options)
+    n_blocks = len(blocks)
+    came: list[int] = []
+    states = []
+    for block in blocks:
+        came += block["evt"].tolist()
+        states.append((json.loads(json.dumps(blocks.state_dict())), len(came)))
+    assert came == 2 * expected
+    assert len(states) == n_blocks
+    assert blocks.epoch == 5
+    for state, taken in states[:: n_blocks // 2 - 1]:
+        blocks.load_state_dict(state)
+        assert [value for block in blocks for value in block["evt"].tolist()] == came[taken:]
+        assert blocks.epoch == 5
+
+
 def test_states_of_others_are_refused(tables: Path) -> None:
     blocks = Streamer(tables).get_columns("spill", ["evt"], index=SEQ, world_size=2)
     other = Streamer(tables).get_columns("rec.slc", ["evt"], index=SEQ)
     for state, match in [
-        (other.state_dict(), "other rows"),
+        (other.state_dict(), "rows was"),
         ({**blocks.state_dict(), "rank": 1}, "not of all ranks"),
-        ({**blocks.state_dict(), "world_size": 2**40}, "not of all ranks"),
-        ({**blocks.state_dict(), "rank": "x"}, "not a state of columns"),
-        ({**blocks.state_dict(), "left": [[[2**70], [0]]]}, "not a state of columns"),
-        ({**blocks.state_dict(), "left": [[[float("inf")], [0]]]}, "not a state of columns"),
+        ({**blocks.state_dict(), "world_size": 2**40}, "rank is out of range"),
+        ({**blocks.state_dict(), "rank": "x"}, "damaged"),
+        ({**blocks.state_dict(), "ranges": [[[2**70], [0]]]}, "damaged"),
+        ({**blocks.state_dict(), "ranges": [[[float("inf")], [0]]]}, "damaged"),
+        ({**OLD_STATE, "left": [[[2**70], [0]]]}, "damaged"),
+        ({**OLD_STATE, "rank": 1}, "not of all ranks"),
         ({}, "not a state"),
         ("x", "not a state"),
         (3, "not a state"),

@@ -70,7 +70,7 @@ def test_damage_anywhere(h5: Path, libver: str) -> None:
         if case % 20 == 0:
             try:
                 items = Streamer(h5).get_collection(shot_files.PATTERN)
-                assert items._opened.table.core.encoded
+                assert items._unit.opened.table.core.encoded
             except multitables.MultitablesError as error:
                 assert "\n" not in str(error)  # noqa: PT017
     assert n_changed > CASES // 10

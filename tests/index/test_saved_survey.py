@@ -159,8 +159,8 @@ def test_the_file_is_not_asked(shots: Path, monkeypatch: pytest.MonkeyPatch) -> 
     no_file(monkeypatch)
     assert Streamer(shots).get_collection(PATTERN).keys == items.keys
     assert (
-        items._opened.table.core.encoded
-        == Streamer(shots).get_collection(PATTERN)._opened.table.core.encoded
+        items._unit.opened.table.core.encoded
+        == Streamer(shots).get_collection(PATTERN)._unit.opened.table.core.encoded
     )
 
 
@@ -267,7 +267,7 @@ def opened(path: Path) -> tuple[list[Any], set[Any]]:
     """What is got of a file's items, and the warnings meanwhile."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        found = Streamer(path).get_collection(PATTERN)._opened
+        found = Streamer(path).get_collection(PATTERN)._unit.opened
         got = [
             found.items.keys,
             found.item_bytes,

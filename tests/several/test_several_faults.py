@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 from several_files import COLUMNS, Part
 
 import multitables
-from _multitables.parent.batches.damage_book import DamageBook
+from _multitables.parent.batches.damage import Damage
 from multitables import CorruptChunkError, Streamer, UnsupportedDatasetError
 
 #: Rows of files that are one table, and of files that are put together of parts.
@@ -255,4 +255,4 @@ def test_damage_that_cannot_be_left_out_ends_the_run() -> None:
     """A stream that begins again would meet it again, and again."""
     error = CorruptChunkError("damage", filename="a.h5", path="/x", chunk_offset=(0,))
     with pytest.raises(CorruptChunkError, match="damage"):
-        DamageBook().leave_out(error, [])
+        Damage().leave_out(error, [])

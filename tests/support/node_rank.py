@@ -21,7 +21,7 @@ from typing import Any
 
 import multitables
 from _multitables import options
-from _multitables.parent.batches import epoch_streams
+from _multitables.parent.batches import row_unit
 from _multitables.parent.node import shared_readers
 from _multitables.parent.node.host_link import HostLink
 
@@ -44,7 +44,7 @@ def be_impatient(seconds: float) -> None:
 
 def count(done: Counter[str], name: str, killed: str | None) -> None:
     """Count the calls of a function of batches; die in it, as one rank of all, with this file."""
-    real = getattr(epoch_streams, name)
+    real = getattr(row_unit, name)
 
     def counting(*values: Any, **named: Any) -> Any:
         done[name] += 1
@@ -54,7 +54,7 @@ def count(done: Counter[str], name: str, killed: str | None) -> None:
                 os.kill(os.getpid(), signal.SIGKILL)
         return real(*values, **named)
 
-    setattr(epoch_streams, name, counting)
+    setattr(row_unit, name, counting)
 
 
 def main() -> None:

@@ -101,6 +101,7 @@ class ItemReader:
         core: _core.SharedTable,
         *,
         skip_damaged: bool,
+        damaged: dict[int, CorruptChunkError],
         kept_bytes: int,
     ) -> None:
         self._service, self._file, self._opened = service, file, opened
@@ -112,7 +113,7 @@ class ItemReader:
         self._alone: dict[int, Alone] = {}
         #: Datasets that turned out to need a library, and those that do not decode.
         self._by_library: set[int] = set()
-        self.damaged: dict[int, CorruptChunkError] = {}
+        self.damaged = damaged
 
     def statistics(self) -> dict[str, Any]:
         """Return the statistics of the service, with the requests for metadata of objects."""

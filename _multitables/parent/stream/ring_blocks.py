@@ -98,12 +98,12 @@ class RingBlocks(BlockSource):
                 raise queue.Empty
             got = self.ring.receive(max(1e-6, _patience(deadline)))
 
-    def _task_error(self) -> MultitablesError:
+    def _task_error(self) -> Exception:
         record = error_report.Record.of(self.ring.failure())
         place = place_of(self.plan, self.ring, record.task, record.chunk)
         return error_report.task_error(place, record)
 
-    def _death_error(self, death: Death) -> MultitablesError:
+    def _death_error(self, death: Death) -> Exception:
         place = None
         if death.task is not None:
             place = place_of_death(self.plan, self.ring, death)

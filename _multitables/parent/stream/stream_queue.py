@@ -17,12 +17,15 @@ import threading
 import time
 import weakref
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from _multitables.errors import ClosedError, MultitablesError, QueueClosed, StalledError
 from _multitables.parent.stream.block_source import BlockSource
 from _multitables.parent.stream.ring_blocks import RingBlocks
 from _multitables.parent.titles import count
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 
 class StreamQueue:
@@ -229,7 +232,7 @@ class StreamQueue:
         self.source.close()  # an interrupt behind this leaves nobody waiting
         self._finalizer()
 
-    def __enter__(self) -> StreamQueue:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -1,8 +1,8 @@
-"""One iteration over batches: stream after stream, epoch after epoch, and where it stands.
+"""One iteration of a loader: stream after stream, epoch after epoch, and where it stands.
 
 Law
 ---
-1. An iteration is a list of epoch runs, each one stream: what is left of an epoch after a resume,
+1. An iteration is a row of runs, each one stream: of rows, what is left of an epoch after a resume,
    then the others together. Inside a run epochs follow each other without a pause.
 2. What counts as delivered is what was handed to the user. With the last batch an iteration stands
    at the end of its epoch, until it is left; then at the next.
@@ -15,13 +15,12 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from typing import Any
 
 from _multitables.errors import CorruptChunkError
-from _multitables.parent.batches.damage_book import EpochDamage
-from _multitables.parent.batches.epoch_streams import EpochRun, EpochStreams
+from _multitables.parent.batches.unit import Run, Unit
 from _multitables.parent.readers.error_report import skipped
 from _multitables.parent.stream.stream_queue import StreamQueue
 from _multitables.parent.titles import count
@@ -30,16 +29,23 @@ from _multitables.plan.checkpoint import Position
 
 @dataclass
 class Progress:
-    """Where an iteration stands: some batches after a position, both told at once."""
+    """Where an iteration stands."""
 
-    at: tuple[Position, int]
-    #: All its batches were delivered.
-    is_through: bool = False
+    start: Position
+    #: A run, and its epochs and batches that were delivered: all set at once.
+    at: tuple[Run, int, int] | None = None
 
     @property
     def position(self) -> Position:
-        start, batches = self.at
-        return replace(start, batches=start.batches + batches)
+        if self.at is None:
+            return self.start
+        run, epochs, batches = self.at
+        return run.position(epochs, batches)
+
+    @property
+    def is_through(self) -> bool:
+        """All its batches were delivered."""
+        return self.at is not None and self.at[0].is_last(self.at[1])
 
     def __str__(self) -> str:
         position = self.position
@@ -47,50 +53,45 @@ class Progress:
         return f"epoch {position.epoch}, {delivered} delivered"
 
 
+def NEVER() -> None:  # noqa: N802 (a value)
+    """Return no iteration: there was none."""
+
+
 @dataclass
 class Bookmark:
     """Where the next iteration begins, and where the latest one stands."""
 
     epoch: int
-    #: What a loaded state told, until an iteration goes on there.
+    #: What a loaded state says, until an iteration goes on there.
     resumed: Position | None = None
     #: Of the latest iteration.
     progress: Progress | None = None
-    #: What its last stream told.
+    #: The latest iteration, if it is held, and the statistics of its last stream.
+    latest: Callable[[], Iteration | None] = NEVER
     told: dict[str, Any] = field(default_factory=dict)
+    is_closed: bool = False
 
 
-class BatchIterator:
-    """One iteration of `Batches`: yields batches, and ends its readers when it is left."""
+class Iteration(Iterator[Any]):
+    """One iteration of a loader: yields what it delivers, and ends its readers when it is left."""
 
-    def __init__(
-        self, title: str, streams: EpochStreams, runs: list[EpochRun], bookmark: Bookmark
-    ) -> None:
+    def __init__(self, unit: Unit, start: Position, bookmark: Bookmark) -> None:
         assert bookmark.progress is not None
-        self._title = title
-        self._streams = streams
-        self._runs = runs
-        self._bookmark = bookmark
-        self._progress = bookmark.progress
-        self._size = streams.wanted.batch_size
-        self._run: EpochRun | None = None
+        self._unit, self._bookmark, self._progress = unit, bookmark, bookmark.progress
+        self._runs = iter(unit.runs(start))
+        self._run: Run | None = None
         self._stream: StreamQueue | None = None
         self._guards: Iterator[Any] = iter(())
-        self._taken = self._per_epoch = 0
-        #: Batches of the run that are still to come; infinite for a run without end.
-        self._left: float = 0
+        #: Batches of the run that were taken, and that are still to come (perhaps without end).
+        self._taken, self._left = 0, 0.0
         self._told: dict[str, Any] = {}
-        self._damage: EpochDamage | None = None
         # It has come to its end, and its user was told so.
         self.is_over = False
         self._closed = False
 
     def __repr__(self) -> str:
-        state = "open" if self._stream is not None or self._runs else "closed"
-        return f"<BatchIterator of {self._title}, {self._progress}, {state}>"
-
-    def __iter__(self) -> Iterator[Any]:
-        return self
+        state = "closed" if self._closed or self.is_over else "open"
+        return f"<{type(self).__name__} of {self._unit.title()}, {self._progress}, {state}>"
 
     def __next__(self) -> Any:
         batch = None
@@ -107,88 +108,69 @@ class BatchIterator:
                 self._go_on_behind(error)
                 continue
             if guard is None:  # closed by another thread
-                self._runs, self._left = [], 0
+                self._closed, self._runs, self._left = True, iter(()), 0
                 raise StopIteration
             with guard as batch:
                 pass
             del guard
-            if self._streams.damage.errors:
-                batch = self._without_lost(batch)
+            batch = self._unit.delivered(batch, self._run, self._taken)
             self._count()
-        transform = self._streams.wanted.transform
-        return batch if transform is None else transform(batch)
+        return self._unit.transformed(batch)
 
     def _forget_resumed(self) -> None:
         if self._progress is self._bookmark.progress:
             self._bookmark.resumed = None
 
     def _go_on_behind(self, error: CorruptChunkError) -> None:
-        """Let what is left come without a damaged chunk, if that is wanted."""
-        if not self._streams.wanted.skip_damaged or error.chunk_offset is None:
-            raise error
-        rows = self._streams.leave_out(error)  # none if the stream was begun before it was known
+        """Let what is left come without a damaged chunk, or raise its error."""
+        rows = self._unit.leave_out(error)  # none if the stream was begun before it was known
         self._tell()
         stream = self._leave()
         if stream is not None:
             stream.close()
-        self._runs, self._left, self._run = self._streams.runs(self._progress.position), 0, None
+        self._runs, self._left = iter(self._unit.runs(self._progress.position)), 0
+        self._run = None
         if rows:
             warnings.warn(skipped(error, rows), stacklevel=3)
-
-    def _without_lost(self, batch: Any) -> Any:
-        """Return a batch without rows that were not read; None: nothing is left of it."""
-        run, book = self._run, self._streams.damage
-        if run is None:
-            return batch
-        lap, number = divmod(self._taken, self._per_epoch)
-        epoch = run.first_epoch + lap
-        if self._damage is None or self._damage.known != (len(book.errors), epoch):
-            self._damage = EpochDamage(book, self._streams.order(epoch), run.ranges)
-        return self._damage.without_lost(batch, number, self._size)
 
     def _end_run(self) -> None:
         self._tell()
         stream = self._leave()
         if stream is not None and self._run is not None:
-            self._streams.leave(stream, self._run)
+            self._unit.leave(stream, self._run)
 
     def _next_run(self) -> bool:
-        if not self._runs:
+        run = self._run = next(self._runs, None)
+        if run is None:
+            if not self._closed:
+                self._bookmark.epoch = self._progress.start.stop or self._bookmark.epoch
+            self._closed = True
             return False
-        self._run = self._runs.pop(0)
-        self._per_epoch = self._run.batches
-        self._taken, self._damage = 0, None
-        self._progress.at = self._run.position, 0
-        if self._per_epoch == 0:  # this rank has nothing in these epochs
-            self._streams.pass_by(self._run)
-            self._end_epochs(self._run.epochs)
+        self._taken = 0
+        self._progress.at = run, 0, 0
+        stream = self._unit.start(run)
+        if stream is None:  # this rank has nothing in these epochs
+            self._stand(run, run.epochs or 0, 0)
             return self._next_run()
-        self._stream = self._streams.start(self._run)
-        self._guards = self._stream.iter()
-        self._left = self._per_epoch * (math.inf if self._run.epochs is None else self._run.epochs)
+        self._stream, self._guards = stream, stream.iter()
+        self._left = run.batches * (math.inf if run.epochs is None else run.epochs)
         if self._closed:  # by another thread, while this one started the stream
             self.close()
         return not self._closed
 
     def _count(self) -> None:
+        assert self._run is not None
         self._taken += 1
         self._left -= 1
-        start, batches = self._progress.at
-        self._progress.at = start, batches + 1
-        if self._taken % self._per_epoch == 0:
-            self._end_epochs(1)
+        self._stand(self._run, *divmod(self._taken, self._run.batches))
 
-    def _end_epochs(self, epochs: int | None) -> None:
-        """Stand at the beginning of an epoch, or at the end of the last one."""
-        position = self._progress.position
-        epoch = position.epoch + (epochs or 0)
-        if epoch != position.stop:
-            self._progress.at = Position(epoch, position.stop, self._streams.everything()), 0
-            return
-        self._progress.at = replace(position, epoch=epoch - 1), 0
-        self._progress.is_through = True
-        self._bookmark.epoch = epoch
-        self._forget_resumed()
+    def _stand(self, run: Run, epochs: int, batches: int) -> None:
+        self._progress.at = run, epochs, batches
+        if not batches and run.is_last(epochs):
+            self._bookmark.epoch = run.position(epochs, 0).epoch + 1
+            self._forget_resumed()
+
+    # ---- what there is
 
     def memory(self) -> list[tuple[int, int, object]]:
         """Return address, bytes and owner of each mapping in which batches lie at present.
@@ -209,10 +191,10 @@ class BatchIterator:
         Returns
         -------
         dict
-            Of the stream that runs: what `StreamQueue.statistics` tells, and
-            ``read_amplification``, an estimate of how often each chunk of the largest dataset is
-            decoded in an epoch (None of ragged rows). After the end, what the last stream told;
-            empty before the first batch.
+            Of the stream that runs: what `StreamQueue.statistics` has, or of items
+            `Reader.statistics`, and ``read_amplification``, an estimate of how often each chunk of
+            the largest dataset is decoded in an epoch (None of ragged rows and items). After the
+            end, those of the last stream; empty before the first batch.
         """
         stream = self._stream
         if stream is None:
@@ -221,8 +203,7 @@ class BatchIterator:
 
     def close(self) -> None:
         """End this iteration. Batches that are held stay valid. May be called again."""
-        self._closed = True
-        self._runs, self._left = [], 0
+        self._closed, self._runs, self._left = True, iter(()), 0
         stream = self._leave()
         if stream is not None:
             stream.close()
@@ -236,3 +217,11 @@ class BatchIterator:
         stream, self._stream = self._stream, None
         self._guards = iter(())  # the stream's own would keep it
         return stream
+
+
+class BatchIterator(Iteration):
+    """One iteration of `Batches`."""
+
+
+class ItemIterator(Iteration):
+    """One iteration of a `Collection`: yields an `Item` for each key."""

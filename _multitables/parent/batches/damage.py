@@ -23,7 +23,7 @@ from _multitables.plan.row_order import OrderWords
 from _multitables.plan.sharding import Ranges, length
 
 
-class DamageBook:
+class Damage:
     """The chunks that were left out so far."""
 
     def __init__(self) -> None:
@@ -61,10 +61,10 @@ class DamageBook:
 class EpochDamage:
     """What of one epoch's batches was lost."""
 
-    def __init__(self, book: DamageBook, order: OrderWords, ranges: Ranges) -> None:
-        self.known = len(book.errors), order.first_epoch
+    def __init__(self, damage: Damage, order: OrderWords, ranges: Ranges) -> None:
+        self.known = len(damage.errors), order.first_epoch, ranges
         self._rows = length(ranges)
-        self._lost = places(book.positions(order), ranges)
+        self._lost = places(damage.positions(order), ranges)
 
     def without_lost(self, batch: Any, number: int, size: int) -> Any:
         """Return the batch of this number without rows that were lost; None: nothing is left."""

@@ -12,10 +12,15 @@ Law
 from __future__ import annotations
 
 import threading
+import zlib
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
-from _multitables.errors import CorruptChunkError
-from _multitables.parent.batches.damage_book import DamageBook
+from _multitables import options
+from _multitables.errors import CorruptChunkError, MultitablesError
+from _multitables.parent.batches.damage import Damage, EpochDamage
+from _multitables.parent.batches.unit import EpochRun, Unit
 from _multitables.parent.node.place import NodePlace
 from _multitables.parent.node.shared_readers import SharedReaders
 from _multitables.parent.ragged.open_rows import OpenedRows, open_rows
@@ -29,31 +34,17 @@ from _multitables.parent.stream.open_stream import (
     start_stream,
 )
 from _multitables.parent.stream.stream_queue import StreamQueue
+from _multitables.parent.titles import count, title
 from _multitables.plan.batch_plan import plan_batches
-from _multitables.plan.checkpoint import Position
 from _multitables.plan.damaged_chunks import Rows
 from _multitables.plan.reader_options import BatchOptions
-from _multitables.plan.row_order import OrderWords, order_of
+from _multitables.plan.row_order import CHUNKS, WINDOW, OrderWords, order_of
 from _multitables.plan.row_subset import subset_of
 from _multitables.plan.sample_rows import Samples
-from _multitables.plan.sharding import Ranges, Shard, between, length, run_of_node, shard_of
+from _multitables.plan.sharding import Shard
 from _multitables.plan.stream_plan import ReadPlan
 from _multitables.tree import structure_of
 from _multitables.wire import values
-
-
-@dataclass(frozen=True)
-class EpochRun:
-    """One stream of an iteration: `epochs` times (None: without end) the same positions."""
-
-    first_epoch: int
-    epochs: int | None
-    #: What was left to all ranks when the epochs of this run began, and this rank's batches of it
-    #: that were delivered before.
-    position: Position
-    #: The positions that the stream delivers, and how many batches this rank gets of them.
-    ranges: Ranges
-    batches: int
 
 
 @dataclass(frozen=True)
@@ -64,11 +55,11 @@ class IdleStream:
     epoch: int
 
 
-class EpochStreams:
-    """Opens the data of a training run and starts its streams."""
+class RowUnit(Unit):
+    """Batches of rows, of one length or ragged, or of samples."""
 
     def __init__(self, spec: DataSpec, wanted: BatchOptions, pool: ReaderPool) -> None:
-        self.wanted = wanted
+        self.wanted, self.epochs, self.start_epoch = wanted, wanted.epochs, wanted.start_epoch
         self.shard = Shard(
             wanted.batch_size, wanted.rank, wanted.world_size, wanted.drop_last, wanted.even
         )
@@ -78,20 +69,41 @@ class EpochStreams:
             purpose = f"batches of {spec.path!r} in {spec.file.filename!r}"
             self._shared = SharedReaders(place, purpose, pool.library_timeout_seconds)
             self.shard = replace(self.shard, node=place.count)
-        self.damage = DamageBook()
-        #: Another iteration is to come, for which its epoch is prefetched.
-        self.prefetches = False
+        self._damage = Damage()
+        #: Of the epoch that is delivered.
+        self._lost: EpochDamage | None = None
         self.idle: IdleStream | None = None
         self._closed = False
-        self._spec = spec
+        self._spec, self._paths = spec, structure_of(spec.path)[1]
         self._pool = pool
         self._opened: tuple[Opened | OpenedRows, OrderWords] | None = None
         self._opening = threading.Lock()
 
+    def title(self) -> str:
+        """Say what is delivered; nothing is opened for it."""
+        if self._opened is not None:
+            indexes = self._opened[0].indexes
+            of = title(indexes[0].filenames, [(index.path, index.shape) for index in indexes])
+        else:
+            of = title(self.filename, [(str(path), None) for path in self._paths])
+        shuffle, readers = self.wanted.shuffle, count(self.wanted.n_procs.count, "reader")
+        rows = count(self.wanted.batch_size, "row")
+        return f"{of}: batches of {rows}, shuffle={shuffle!r}, {readers}"
+
     @property
-    def is_open(self) -> bool:
-        """Whether the file was indexed yet."""
-        return self._opened is not None
+    def filename(self) -> Any:
+        """The file, or several."""
+        return self._spec.file.filename
+
+    @property
+    def missing_files(self) -> Mapping[str, MultitablesError]:
+        """Of several files, those that are left out, and why."""
+        return self.open()[0].missing_files
+
+    @property
+    def damage(self) -> list[CorruptChunkError]:
+        """The chunks that were left out so far."""
+        return self._damage.errors
 
     def open(self) -> tuple[Opened | OpenedRows, OrderWords]:
         """Return what was indexed, and the order of its rows in epoch 0."""
@@ -144,29 +156,37 @@ class EpochStreams:
         """Return all positions of an epoch."""
         return ((0, self.open()[1].n_rows),)
 
-    def runs(self, start: Position) -> list[EpochRun]:
-        """Return the streams of an iteration that begins at `start`."""
-        everything, runs, first = self.everything(), list[EpochRun](), start.epoch
-        if start.ranges != everything or start.batches:
-            runs.append(EpochRun(first, 1, start, *self._rest(start.ranges, start.batches)))
-            first += 1
-        left = None if start.stop is None else start.stop - first
-        if left is None or left > 0:
-            whole = Position(first, start.stop, everything)
-            runs.append(EpochRun(first, left, whole, *self._rest(everything, 0)))
-        return runs
+    def identity(self) -> dict[str, Any]:
+        """Return all that an order depends on."""
+        order = self.open()[1]
+        identity: dict[str, Any] = {
+            "rows": order.n_rows,
+            "shuffle": options.SHUFFLES[order.shuffle],
+            "seed": order.seed,
+            "first_row": order.start if order.listed is None else int(order.listed[0]),
+            "step": order.step,
+        }
+        if samples := self.samples:
+            identity["samples"] = samples.identity
+        if order.listed is not None:
+            identity["listed"] = zlib.crc32(order.listed_bytes)
+        if order.shuffle in (CHUNKS, WINDOW):
+            identity["chunk_rows"] = order.chunk_rows
+        if order.shuffle == WINDOW:
+            identity["window_rows"] = order.window_rows
+        return identity
 
-    def _rest(self, ranges: Ranges, batches: int) -> tuple[Ranges, int]:
-        """Return the rest of an epoch for a stream, and the batches that this rank gets of it."""
-        shard = self.shard
-        run = (run_of_node if shard.node > 1 else shard_of)(ranges, shard)
-        rest = between(run, batches * shard.node * shard.batch_size, length(run))
-        of_all = -(-length(rest) // shard.batch_size)
-        return rest, -(-max(0, of_all - shard.number) // shard.node)
+    def start(self, run: EpochRun) -> StreamQueue | None:
+        """Return the stream of a run, if this rank gets a batch of it."""
+        if run.batches:
+            return self._start(run)
+        if self._shared is not None and run.ranges:  # the node's other ranks do
+            self._start(run).close()
+        return None
 
-    def start(self, run: EpochRun) -> StreamQueue:
+    def _start(self, run: EpochRun) -> StreamQueue:
         """Return the stream of a run: a new one, or the one that was left before it."""
-        whole = tuple(run.ranges) == tuple(self._rest(self.everything(), 0)[0])
+        whole = tuple(run.ranges) == tuple(self._rest(run.everything, 0)[0])
         goes_on = self.prefetches and run.epochs == 1 and whole
         if goes_on and self.idle is not None and self.idle.stream.mine:
             idle, self.idle = self.idle, None
@@ -196,17 +216,28 @@ class EpochStreams:
 
         if self._shared is not None:
             n_readers = wanted.n_procs.count
-            options = (epochs, wanted.batch_size, n_readers)
-            what = (order, tuple(map(tuple, run.ranges)), *options, wanted.read_ahead)
+            counts = (epochs, wanted.batch_size, n_readers)
+            what = (order, tuple(map(tuple, run.ranges)), *counts, wanted.read_ahead)
             encoded = values.encode(what)
             share = self._shared.start
             return share(n_readers, encoded, opened, lambda: (*planned(opened, n_readers), None))[0]
         return start_stream(self._pool, wanted.n_procs, opened, planned)
 
-    def pass_by(self, run: EpochRun) -> None:
-        """Leave a run to the node's other ranks, if this rank gets no batch of it."""
-        if self._shared is not None and run.ranges:
-            self.start(run).close()
+    def delivered(self, block: Any, run: EpochRun | None, taken: int) -> Any:
+        """Return a batch without rows that were not read; None: nothing is left of it."""
+        if not self.damage or run is None:
+            return block
+        lap, number = divmod(taken, run.batches)
+        epoch = run.first_epoch + lap
+        known = len(self.damage), epoch, run.ranges
+        if self._lost is None or self._lost.known != known:
+            self._lost = EpochDamage(self._damage, self.order(epoch), run.ranges)
+        return self._lost.without_lost(block, number, self.shard.batch_size)
+
+    def transformed(self, block: Any) -> Any:
+        """Return what the user makes of a batch."""
+        transform = self.wanted.transform
+        return block if transform is None else transform(block)
 
     def leave(self, stream: StreamQueue, run: EpochRun) -> None:
         """Let a stream rest at the end of its run, or end it."""
@@ -233,8 +264,10 @@ class EpochStreams:
 
     def leave_out(self, error: CorruptChunkError) -> list[Rows]:
         """Leave a damaged chunk out of all streams to come; return its rows, or none: it was."""
+        if not self.wanted.skip_damaged or error.chunk_offset is None:
+            raise error
         opened, order = self.open()
         assert isinstance(opened, Opened)  # `check_options` has refused others
-        indexes, rows = self.damage.leave_out(error, opened.indexes)
+        indexes, rows = self._damage.leave_out(error, opened.indexes)
         self._opened = replace(opened, indexes=indexes), order
         return rows

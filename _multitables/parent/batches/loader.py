@@ -1,0 +1,174 @@
+"""Epochs, ranks, states and iterations over a unit, whichever it is.
+
+Law
+---
+1. Says where an iteration begins; `Iteration` goes through it, and the unit starts its streams.
+2. A state records what was delivered and nothing else: neither readers nor damage have a part in
+   it.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from _multitables.errors import ClosedError, CorruptChunkError, MultitablesError
+from _multitables.options import check_number
+from _multitables.parent.batches.iteration import NEVER, Bookmark, Iteration, Progress
+from _multitables.parent.batches.unit import Unit
+from _multitables.parent.dependents import Dependents
+from _multitables.parent.readers.reader_pool import ReaderPool
+from _multitables.parent.titles import count, file_title
+from _multitables.plan.checkpoint import Position
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+
+class Loader:
+    """What `Batches`, `Collection` and `Columns` have in common.
+
+    Iterating goes through `epochs` epochs, from `epoch` on; the next iteration goes on after
+    them. Breaking out of a loop leaves `epoch` where it was.
+    """
+
+    #: Goes through an iteration.
+    iteration = Iteration
+
+    def __init__(self, unit: Unit, pool: ReaderPool, owns_pool: bool) -> None:
+        self._unit = unit
+        self._bookmark = Bookmark(unit.start_epoch)
+        self._pool = pool
+        #: Otherwise it is a streamer's, which keeps its readers for others, too.
+        self._own_pool = pool if owns_pool else None
+        self._iterators = Dependents[Iteration]()
+
+    def __repr__(self) -> str:
+        mark = self._bookmark
+        start = mark.resumed or Position(mark.epoch, None, ())
+        of, state = self._unit.title(), "closed" if mark.is_closed else "open"
+        return f"<{type(self).__name__} of {of}, {mark.progress or Progress(start)}, {state}>"
+
+    @property
+    def missing_files(self) -> dict[str, MultitablesError]:
+        """Of several files, those that are left out with ``skip_missing=True``, and why."""
+        return dict(self._unit.missing_files)
+
+    @property
+    def damage(self) -> list[CorruptChunkError]:
+        """The damage that was left out so far, with ``skip_damaged=True``."""
+        return self._unit.damage
+
+    @property
+    def epochs(self) -> int | None:
+        """Epochs of one iteration; None for no end."""
+        return self._unit.epochs
+
+    @property
+    def epoch(self) -> int:
+        """The epoch with which the next iteration begins."""
+        mark = self._bookmark
+        return mark.epoch if mark.resumed is None else mark.resumed.epoch
+
+    def set_epoch(self, epoch: int) -> None:
+        """Let the next iteration begin with `epoch`.
+
+        It begins with the epoch's first batch, unless a state was loaded that stands in this
+        epoch: then where that stands.
+        """
+        epoch = check_number("epoch", epoch)
+        mark = self._bookmark
+        if mark.resumed is None or mark.resumed.epoch != epoch:
+            mark.epoch, mark.resumed, mark.progress = epoch, None, None
+
+    def __len__(self) -> int:
+        """Count what the next iteration delivers, to this rank."""
+        start = self._start()
+        if start.stop is None:
+            several = count(2, self._unit.noun).removeprefix("2 ")
+            raise TypeError(f"{several} without end have no length: epochs is None")
+        return self._unit.length(start)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return what was delivered so far by the latest iteration, to be saved.
+
+        Returns
+        -------
+        dict
+            Of JSON's types. It holds for any number of readers. Taken in a loop's last turn, it
+            leaves nothing to the iteration that goes on there; taken behind the loop, it is that
+            of the beginning of the next iteration.
+        """
+        progress, latest = self._bookmark.progress, self._bookmark.latest()
+        if progress is not None and progress.is_through and (latest is None or latest.is_over):
+            return self._unit.state_of(self._start())
+        return self._state_of_pass()
+
+    def _state_of_pass(self) -> dict[str, Any]:
+        """Return the state of the latest iteration, also when it was left at its end."""
+        progress = self._bookmark.progress
+        return self._unit.state_of(self._start() if progress is None else progress.position)
+
+    def load_state_dict(self, state: Any) -> None:
+        """Let the next iteration go on where a state was taken, up to the end that it had.
+
+        Parameters
+        ----------
+        state : dict, or list of dict
+            What `state_dict` returned: of this rank, of one rank (all are taken to have delivered
+            equally many batches), or of all ranks. Ranks and batch size may be other ones than
+            before: what was delivered is not repeated, and nothing is lost.
+
+        Raises
+        ------
+        OptionsError
+            Not a state, or one of other data or another order.
+        """
+        position = self._unit.position_of(state)
+        mark = self._bookmark
+        mark.epoch, mark.resumed, mark.progress = position.epoch, position, None
+
+    def _start(self) -> Position:
+        mark, epochs = self._bookmark, self._unit.epochs
+        if mark.resumed is not None:
+            return mark.resumed
+        stop = None if epochs is None else mark.epoch + epochs
+        return Position(mark.epoch, stop, self._unit.everything())
+
+    def __iter__(self) -> Iterator[Any]:
+        return self._iterate()
+
+    def _iterate(self) -> Iteration:
+        unit, mark = self._unit, self._bookmark
+        if mark.is_closed:
+            several = count(2, unit.noun).removeprefix("2 ")
+            raise ClosedError(
+                f"the {several} of {file_title(unit.filename)} are closed",
+                advice=f"Make new ones with {unit.maker}",
+            )
+        start = self._start()
+        unit.prefetches = unit.prefetches or mark.latest is not NEVER
+        mark.progress = Progress(start)
+        iteration = self.iteration(unit, start, mark)
+        mark.latest = weakref.ref(iteration)
+        return self._iterators.add(iteration)
+
+    def statistics(self) -> dict[str, Any]:
+        """Tell what the latest iteration has done; see `BatchIterator.statistics`."""
+        latest = self._bookmark.latest()
+        return self._bookmark.told if latest is None else latest.statistics()
+
+    def close(self) -> None:
+        """End all iterations and readers. What is held stays valid. May be called again."""
+        self._bookmark.is_closed = True
+        self._iterators.close()
+        self._unit.close()
+        if self._own_pool is not None:
+            self._own_pool.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

@@ -1,0 +1,169 @@
+"""What a loader delivers: batches of rows or of samples, items, blocks of whole keys.
+
+Law
+---
+1. A unit knows what an epoch has, which part of it is this rank's, and how its stream is started.
+2. It keeps nothing of an iteration: where one stands is the loader's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+from _multitables.errors import CorruptChunkError, MultitablesError
+from _multitables.parent.stream.stream_queue import StreamQueue
+from _multitables.plan.checkpoint import Position, position_of, state_of
+from _multitables.plan.damaged_chunks import Rows
+from _multitables.plan.sharding import Ranges, Shard, between, length, run_of_node, shard_of
+
+
+class Run(Protocol):
+    """One stream of an iteration."""
+
+    @property
+    def batches(self) -> int:
+        """What this rank gets in each epoch of it; known when its stream has started."""
+
+    @property
+    def epochs(self) -> int | None:
+        """How often the stream delivers them; None: without end."""
+
+    @property
+    def first_epoch(self) -> int:
+        """The first of its epochs."""
+
+    def position(self, epochs: int, batches: int) -> Position:
+        """Return where an iteration stands behind epochs, and batches of another one."""
+
+    def is_last(self, epochs: int) -> bool:
+        """Whether nothing comes behind these epochs of it."""
+
+
+@dataclass(frozen=True)
+class EpochRun:
+    """One stream of an iteration: `epochs` times (None: without end) the same positions."""
+
+    first_epoch: int
+    epochs: int | None
+    #: What was left to all ranks when the epochs of this run began, and this rank's batches of it
+    #: that were delivered before.
+    begin: Position
+    #: The positions that the stream delivers, and how many batches this rank gets of them.
+    ranges: Ranges
+    batches: int
+    #: All positions of an epoch.
+    everything: tuple[tuple[int, int], ...]
+
+    def is_last(self, epochs: int) -> bool:
+        """Whether nothing comes behind these epochs of it."""
+        return epochs > 0 and self.first_epoch + epochs == self.begin.stop
+
+    def position(self, epochs: int, batches: int) -> Position:
+        """Return where an iteration stands: behind the last epoch still at its end."""
+        if self.is_last(epochs):
+            epochs, batches = epochs - 1, self.batches
+        begin = self.begin
+        if epochs:
+            begin = Position(self.first_epoch + epochs, begin.stop, self.everything)
+        return replace(begin, batches=begin.batches + batches)
+
+
+class Unit:
+    """What a loader delivers; positions of an epoch are numbers unless a subclass says else."""
+
+    #: What one of them is called, and the call that makes a loader of them.
+    noun, maker = "batch", "get_batches"
+    epochs: int | None
+    start_epoch: int
+    shard: Shard
+    #: Another iteration is to come, for which its epoch is prefetched.
+    prefetches = False
+
+    def title(self) -> str:
+        """Say what is delivered; nothing is opened for it."""
+        raise NotImplementedError
+
+    @property
+    def filename(self) -> Any:
+        """The file, or several."""
+        raise NotImplementedError
+
+    @property
+    def missing_files(self) -> Mapping[str, MultitablesError]:
+        """Of several files, those that are left out, and why."""
+        raise NotImplementedError
+
+    @property
+    def damage(self) -> list[CorruptChunkError]:
+        """The chunks that were left out so far."""
+        return []
+
+    def identity(self) -> dict[str, Any]:
+        """Return all that an order depends on; ``rows`` is the number of positions."""
+        raise NotImplementedError
+
+    # ---- epochs and states
+
+    def everything(self) -> tuple[Any, ...]:
+        """Return all positions of an epoch."""
+        return ((0, self.identity()["rows"]),)
+
+    def runs(self, start: Position) -> Iterable[Any]:
+        """Return the streams of an iteration that begins at `start`."""
+        everything, runs, first = self.everything(), list[EpochRun](), start.epoch
+        if start.ranges != everything or start.batches:
+            rest = self._rest(start.ranges, start.batches)
+            runs.append(EpochRun(first, 1, start, *rest, everything))
+            first += 1
+        left = None if start.stop is None else start.stop - first
+        if left is None or left > 0:
+            whole = Position(first, start.stop, everything)
+            runs.append(EpochRun(first, left, whole, *self._rest(everything, 0), everything))
+        return runs
+
+    def _rest(self, ranges: Ranges, batches: int) -> tuple[Ranges, int]:
+        """Return the rest of an epoch for a stream, and the batches that this rank gets of it."""
+        shard = self.shard
+        run = (run_of_node if shard.node > 1 else shard_of)(ranges, shard)
+        rest = between(run, batches * shard.node * shard.batch_size, length(run))
+        of_all = -(-length(rest) // shard.batch_size)
+        return rest, -(-max(0, of_all - shard.number) // shard.node)
+
+    def length(self, start: Position) -> int:
+        """Count what an iteration from `start` on delivers to this rank."""
+        return sum(run.batches * (run.epochs or 0) for run in self.runs(start))
+
+    def state_of(self, position: Position) -> dict[str, Any]:
+        """Return a position as a state."""
+        return state_of(position, self.shard, self.identity())
+
+    def position_of(self, state: Any) -> Position:
+        """Return where a state goes on."""
+        return position_of(state, self.shard, self.identity())
+
+    # ---- streams
+
+    def start(self, run: Any) -> StreamQueue | None:
+        """Return the stream of a run; None: this rank gets nothing of it."""
+        raise NotImplementedError
+
+    def leave(self, stream: StreamQueue, run: Any) -> None:
+        """End a stream behind its run, or let it rest."""
+        stream.close()
+
+    def delivered(self, block: Any, run: Any, taken: int) -> Any:
+        """Return what is delivered of a block of a run; None: nothing."""
+        return block
+
+    def transformed(self, block: Any) -> Any:
+        """Return what the user makes of what is delivered."""
+        return block
+
+    def leave_out(self, error: CorruptChunkError) -> list[Rows]:
+        """Leave a damaged chunk out of all streams to come, or raise the error."""
+        raise error
+
+    def close(self) -> None:
+        """End what rests."""
