@@ -35,6 +35,7 @@ LATER = {
     "ItemIterator": "parent.collection.item_iterator",
     "Joined": "tree",
     "Mixture": "parent.batches.mixture",
+    "Patches": "plan.samples",
     "Ragged": "tree",
     "RaggedBlock": "parent.ragged.ragged_block",
     "RaggedQueue": "parent.ragged.ragged_queue",
