@@ -106,8 +106,8 @@ class Grid:
         """Return how many bytes of chunks are kept, so that few are decoded twice."""
         cells = {FILE_ORDER: 1, CHUNKS: 1, WINDOW: -(-order.window_rows // self.in_cell)}
         kept = cells.get(order.shuffle, sizes.WINDOW_CHUNKS) * self.cell_bytes
-        # Those of one window go as those of the next come.
-        return min(2 * kept, self.data_bytes + self.data_bytes // 4)
+        # Those of one window go as those of the next come, and readers do not have equal parts.
+        return min(4 * kept, 2 * self.data_bytes)
 
     def places(self, numbers: I64) -> list[I64]:
         """Return which start each patch has along each axis."""

@@ -250,7 +250,7 @@ def test_a_chunk_is_decoded_about_once_a_window(
     tmp_path: Path, shuffle: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of a volume of which readers keep a part."""
-    monkeypatch.setattr(sizes, "MAX_WINDOW_BYTES", 96 << 10)
+    monkeypatch.setattr(sizes, "MAX_WINDOW_BYTES", 48 << 10)
     monkeypatch.setattr(options, "MIN_CACHE_BYTES", 0)
     data = np.arange(512 * 512, dtype="u4").astype("u1").reshape(512, 512)
     with h5py.File(tmp_path / "image.h5", "w") as file:
@@ -258,7 +258,7 @@ def test_a_chunk_is_decoded_about_once_a_window(
     with multitables.Streamer(tmp_path / "image.h5") as streamer, warnings.catch_warnings():
         warnings.simplefilter("error")
         sample = Patches((32, 32), 16)
-        with streamer.get_batches("x", 31, sample=sample, shuffle=shuffle, n_procs=1) as batches:
+        with streamer.get_batches("x", 31, sample=sample, shuffle=shuffle, n_procs=2) as batches:
             iterator = iter(batches)
             n = sum(len(batch) for batch in iterator)
             seen = iterator.statistics()

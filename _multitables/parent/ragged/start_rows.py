@@ -140,6 +140,8 @@ def start_rows(
     try:
         filename = opened.indexes[0].filename
         service = Service(filename, wanted, None, readers)
+        if kept is not None:
+            service.queue.keep_own()
         with spec.file.open() as source:
             if source.direct:
                 device.check_direct(filename)
