@@ -31,6 +31,7 @@ import typing
 
 from _multitables import later as _later
 from _multitables.errors import (
+    AmplificationWarning,
     ClosedError,
     CorruptChunkError,
     CorruptChunkWarning,
@@ -110,7 +111,7 @@ if typing.TYPE_CHECKING:
     )
     from _multitables.parent.streamer import Streamer
     from _multitables.parent.versions import Versions, versions
-    from _multitables.plan.samples import At, Clips, Ranges
+    from _multitables.plan.samples import At, Clips, Patches, Ranges
     from _multitables.plan.weights import Weights
     from _multitables.tree import Joined, Ragged
 else:
@@ -125,6 +126,7 @@ else:
 __version__ = "3.0.0"
 
 __all__ = [
+    "AmplificationWarning",
     "ArrayDataset",
     "At",
     "BatchIterator",
@@ -168,6 +170,7 @@ __all__ = [
     "Mixture",
     "MultitablesError",
     "OptionsError",
+    "Patches",
     "QueueClosed",
     "QueueClosedException",
     "Ragged",

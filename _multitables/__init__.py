@@ -117,9 +117,11 @@
 #     checkpoint.py          where training stands, as a state that can be saved
 #     ragged.py              rows of different lengths: which come together
 #     row_spans.py           where their elements lie
-#     samples.py             samples that are not rows: clips, ranges, places
+#     samples.py             samples that are not rows: clips, patches, ranges, places
+#     sampled.py             what datasets have that give samples by their numbers
 #     sample_rows.py         the rows of each sample
 #     weights.py             how likely samples are, and the draws of an epoch
+#     sample_boxes.py        the box of each, on a grid, and what lies beyond
 #     collection.py          many datasets: which belong together, where they lie in a result
 #     item_batches.py        which items make a batch
 #     key_groups.py          rows by the values of a key, and where blocks are cut
@@ -188,6 +190,7 @@
 #       ragged_block.py      the public RaggedBlock, and what other libraries make of it
 #       open_rows.py         paths -> where rows lie, read and checked
 #       open_samples.py      the same of samples that are not rows
+#       sample_keys.py       samples by their numbers
 #       rows_of_requests.py  requests for ragged rows, and the block of their results
 #       requested_blocks.py  blocks of a queue, by requests for spans
 #       start_rows.py        options -> a stream that runs
@@ -265,7 +268,7 @@
 #       reading.py         their elements, by the core in this process or by a library
 #       results.py         memory for results
 #       conversion.py      elements of one dtype as elements of another
-#       clips.py           clips by their numbers
+#       samples.py         clips and patches by their numbers
 #       views.py           views as another type, as text, of some fields
 #       dataset_id.py      their chunks, and the bytes of these
 #       ids.py             h5py's low-level view of other objects

@@ -103,6 +103,10 @@ class SlowFilterWarning(MultitablesError, UserWarning):  # noqa: N818 - not rais
     """The core does not decode a dataset's filter: an HDF5 library reads the stream."""
 
 
+class AmplificationWarning(MultitablesError, UserWarning):  # noqa: N818 - not raised
+    """Samples overlap the same chunks in several windows, and an epoch decodes these again."""
+
+
 class LeftOutWarning(MultitablesError, UserWarning):  # noqa: N818 - not raised
     """A part of a file cannot be read, and what is made of the file lacks it."""
 

@@ -35,6 +35,7 @@ LATER = {
     "ItemIterator": "parent.batches.iteration",
     "Joined": "tree",
     "Mixture": "parent.batches.mixture",
+    "Patches": "plan.samples",
     "Ragged": "tree",
     "RaggedBlock": "parent.ragged.ragged_block",
     "RaggedQueue": "parent.stream.stream_queue",

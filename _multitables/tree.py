@@ -128,7 +128,7 @@ class Ragged:
         return str(structure_of(self.values)[1][0])
 
 
-def whole_numbers(name: str, given: Any) -> npt.NDArray[Any]:
+def whole_numbers(name: str, given: Any, most_axes: int = 1) -> npt.NDArray[Any]:
     """Return a private copy of whole numbers."""
     try:
         numbers = np.array(given)
@@ -136,9 +136,10 @@ def whole_numbers(name: str, given: Any) -> npt.NDArray[Any]:
         numbers = np.array(None)
     if numbers.shape == (0,) and numbers.dtype.kind == "f":  # an empty list
         numbers = np.zeros(0, np.int64)
-    if numbers.ndim != 1 or numbers.dtype.kind not in "iu":
+    if not 1 <= numbers.ndim <= most_axes or numbers.dtype.kind not in "iu":
         raise OptionsError(
-            f"{name} must be the path of a dataset, or whole numbers in one dimension, got "
+            f"{name} must be the path of a dataset, or whole numbers in "
+            f"{'one dimension' if most_axes == 1 else 'one or two dimensions'}, got "
             f"{given!r:.60} ({type(given).__name__})",
             advice="Give the dataset's path in the file, like '/offsets', or an array of int",
             option=name,

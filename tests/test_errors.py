@@ -18,6 +18,7 @@ import multitables
 from _multitables.errors import MultitablesError, library_error
 
 BUILTINS = {
+    "AmplificationWarning": UserWarning,
     "ClosedError": ValueError,
     "CorruptChunkError": OSError,
     "CorruptChunkWarning": UserWarning,

@@ -27,20 +27,19 @@ from _multitables.index.files.names import files_named, whole_names
 from _multitables.index.joined.kept_source import KeptSource
 from _multitables.index.versions.version import VersionKey
 from _multitables.options import check_any_version
-from _multitables.parent.ragged.open_rows import Entry, OpenedRows
+from _multitables.parent.ragged.open_rows import OpenedRows
 from _multitables.parent.ragged.open_samples import open_samples
-from _multitables.parent.ragged.rows_of_requests import Mask, as_samples
 from _multitables.parent.random.dataset import VLArrayDataset
 from _multitables.parent.random.request import Request
 from _multitables.parent.random_reader import Reader
 from _multitables.parent.stream.open_stream import DataSpec, Opened, open_data
 from _multitables.plan.samples import Sample, numbered
 from _multitables.remote.options import StorageOptions
+from _multitables.select.selection import Selection
 from _multitables.tree import Paths, Structure, structure_of
 
-#: A request, and of samples what they are of, and which of their rows are not padding. Without a
-#: request it is these that are delivered.
-Asked = tuple[Request | None, Entry | None, Mask | None]
+#: A request; or, without one, which rows of samples are not padding.
+Asked = tuple[Request | None, npt.NDArray[np.bool_] | None]
 
 
 class Samples(list[Any]):
@@ -86,7 +85,7 @@ class TorchMapDataset(Dataset[Any]):
         Options of `tables.open_file`, and ``storage_options``, as for `Reader`.
     version : str, int, datetime or numpy.datetime64, optional
         The version of the data, as in `Streamer.get_queue`.
-    sample : Clips or At, optional
+    sample : Clips, Patches or At, optional
         What has a number. Default: a row. Samples that are drawn belong to `TorchDataset`: here it
         is the sampler that draws.
 
@@ -145,7 +144,7 @@ class TorchMapDataset(Dataset[Any]):
         self._sample: Sample | None = numbered(sample)
         self._opened: Opened | OpenedRows | None = None
         #: The process, its Reader, and the datasets to index for rows.
-        self._mine: tuple[int, Reader, list[Any]] | None = None
+        self._mine: tuple[int, Reader, list[Selection]] | None = None
 
     def __len__(self) -> int:
         """Rows of the dataset, or samples."""
@@ -233,16 +232,20 @@ class TorchMapDataset(Dataset[Any]):
     def _request(self, numbers: int | list[int]) -> list[Asked]:
         reader, datasets = self._reader()
         if self._sample is None:
-            return [(reader.request(dataset[numbers]), None, None) for dataset in datasets]
+            return [(reader.request(dataset[numbers]), None) for dataset in datasets]
         opened = self._indexed()
         assert isinstance(opened, OpenedRows)
         requests, wanted = list[Asked](), _checked(numbers, len(self))
         for at, entry in enumerate(opened.entries):
             assert entry.samples is not None
             assert entry.take is not None
-            rows, inside = entry.samples.rows(wanted, 0, entry.take)
-            request = None if entry.is_mask else reader.request(datasets[at][rows.reshape(-1)])
-            requests.append((request, entry, inside))
+            taken = entry.samples.taken(wanted, 0, entry.take)
+            if entry.is_mask:
+                requests.append((None, taken.inside))
+                continue
+            whole = datasets[at]
+            key = Selection(whole.dataset, (*whole.steps, taken.step), taken.made)
+            requests.append((reader.request(key), None))
         return requests
 
     def _read(self, requests: list[Asked]) -> list[torch.Tensor]:
@@ -252,15 +255,15 @@ class TorchMapDataset(Dataset[Any]):
             raise crossing(error) from None
 
     def _tensor(
-        self, request: Request | None, entry: Entry | None, inside: Mask | None
+        self, request: Request | None, inside: npt.NDArray[np.bool_] | None
     ) -> torch.Tensor:
         where = f"{self.path!r} in {os.fspath(self.filename)!r}"
         if request is None:
             return tensor(inside, where)
         with request.get_unsafe() as array:
-            return tensor(array if entry is None else as_samples(entry, array, inside), where)
+            return tensor(array, where)
 
-    def _reader(self) -> tuple[Reader, list[Any]]:
+    def _reader(self) -> tuple[Reader, list[Selection]]:
         if self._mine is None or self._mine[0] != os.getpid():
             n_procs = self._n_procs or (None if split() is None else 1)
             reader = Reader(
@@ -274,7 +277,7 @@ class TorchMapDataset(Dataset[Any]):
             self._mine = os.getpid(), reader, datasets
         return self._mine[1:]
 
-    def _rows_of(self, reader: Reader, path: str) -> Any:
+    def _rows_of(self, reader: Reader, path: str) -> Selection:
         dataset = reader.get_dataset(path, self._version)
         if isinstance(dataset, VLArrayDataset):
             raise UnsupportedDatasetError(
@@ -283,7 +286,8 @@ class TorchMapDataset(Dataset[Any]):
                 advice="Request them from a multitables.Reader, and pad them",
                 path=path,
             )
-        return dataset if self._field is None else dataset[self._field]
+        whole = Selection(dataset[:].dataset)
+        return whole if self._field is None else whole[self._field]
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_mine": None, "_opened": None}

@@ -123,7 +123,7 @@ class ManyDatasets(StreamerBase):
             The ranks of a node share `n_procs` readers and one ring, so that each chunk
             is decoded once for all of them. They take turns at the batches of all their parts, and
             must ask for the same data. A rank that ends, however it does, is gone on without.
-        sample : Clips, At or Ranges, optional
+        sample : Clips, Patches, At or Ranges, optional
             What a batch has `batch_size` of. Default: rows. Of samples that are several rows, the
             options above count samples where they say rows; they have neither `inner`, `share`,
             `skip_damaged`, `dtype` nor `scale`.

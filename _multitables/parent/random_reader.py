@@ -19,13 +19,16 @@ from _multitables import _core, options
 from _multitables.index.files.name import check_one_file
 from _multitables.index.joined.kept_source import KeptSource
 from _multitables.index.versions.version import VersionKey
+from _multitables.parent.ragged.sample_keys import SampleKeys
 from _multitables.parent.random.dataset import ArrayDataset, TableDataset, VLArrayDataset
 from _multitables.parent.random.dataset_handle import DatasetHandle, open_dataset
 from _multitables.parent.random.request import Request
 from _multitables.parent.random.service import Service
 from _multitables.parent.random.stage import Stage, StagePool
+from _multitables.parent.stream.open_stream import DataSpec
 from _multitables.parent.titles import count, file_title
 from _multitables.plan import reader_options
+from _multitables.plan.samples import Sample, numbered
 from _multitables.select.normalize import whole_rows
 from _multitables.select.selection import Selection
 from _multitables.tree import one_path
@@ -167,7 +170,13 @@ class Reader:
         wanted = options.check_any_version("version", version)
         info = open_dataset(self._queue, self._file, one_path(path), wanted)
         self._service.expect(info.catalogues.part("", self._queue))
-        return _KINDS[info.kind](info, Selection(info))
+        whole, file = Selection(info), self._file
+
+        def samples(sample: Sample) -> SampleKeys:
+            spec = DataSpec(file, path, version=wanted, sample=numbered(sample))
+            return SampleKeys(whole, spec)
+
+        return _KINDS[info.kind](info, whole, samples)
 
     def request(self, key: Selection, stage: Stage | StagePool | None = None) -> Request:
         """Ask for what indexing a dataset described; returns at once.

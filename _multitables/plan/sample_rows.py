@@ -1,4 +1,4 @@
-"""Samples and datasets -> the rows of each sample.
+"""Samples and datasets -> the rows, or the box, of each sample.
 
 Law
 ---
@@ -11,7 +11,9 @@ Law
 
 from __future__ import annotations
 
+import math
 import zlib
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
@@ -26,42 +28,78 @@ from _multitables.index.types.element_type import stored_type
 from _multitables.options import wrong
 from _multitables.plan.ragged import OrderRows
 from _multitables.plan.row_order import FULL, OrderWords, chunk_rows
-from _multitables.plan.samples import At, Clips
-from _multitables.plan.weights import CHOICES, STRIDES, Chances, below, chances, hashed
+from _multitables.plan.sample_boxes import (
+    Extents,
+    Grid,
+    Segments,
+    TakenBoxes,
+    taken_listed,
+    taken_patches,
+)
+from _multitables.plan.samples import At, Clips, Patches
+from _multitables.plan.weights import (
+    CHOICES,
+    JITTER,
+    STRIDES,
+    Chances,
+    below,
+    chances,
+    hashed,
+)
+from _multitables.select.selection import Spans
 
 I64 = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
-class Segments:
-    """Ranges of rows, and the clips that begin in each."""
+class TakenRows:
+    """The rows of some samples: what is read, and what is made of it."""
 
-    begins: I64
-    ends: I64
-    #: Where the first clip of each begins, and how many clips there are before it.
-    firsts: I64
-    counts: I64
-    every: int
+    rows: I64
+    #: Which are not padding; None: all.
+    inside: npt.NDArray[np.bool_] | None
+    pad: Any
+    #: Each sample is one row, and delivered as such.
+    are_rows: bool = False
 
-    def __len__(self) -> int:
-        return int(self.counts[-1])
+    @property
+    def step(self) -> Spans:
+        """What is selected of the dataset."""
+        return Spans.of(self.rows.reshape(-1))
 
-    def starts(self, numbers: I64) -> tuple[I64, I64, I64]:
-        """Return where clips begin, and where their segments begin and end."""
-        at = np.searchsorted(self.counts, numbers, side="right") - 1
-        starts = self.firsts[at] + (numbers - self.counts[at]) * self.every
-        return starts, self.begins[at], self.ends[at]
+    def made(self, read: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """Return samples of the rows that were read."""
+        if self.are_rows:
+            return read
+        made = read.reshape(*self.rows.shape, *read.shape[1:])
+        if self.inside is None or self.pad == "edge" or self.inside.all():
+            return made
+        made = made.copy()
+        made[~self.inside] = self.pad
+        return made
+
+
+#: What samples have of a dataset.
+Taken = TakenRows | TakenBoxes
+#: Offsets of a sample's rows from where it begins, or the extents of its box.
+Take = I64 | Extents
+
+
+def sample_shape(take: Take, shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the shape of a sample of a dataset of this shape."""
+    return (*take, *shape[len(take) :]) if isinstance(take, tuple) else (len(take), *shape[1:])
 
 
 @dataclass(frozen=True, eq=False)
 class Samples:
     """The samples of all epochs, of datasets of `n_rows` rows."""
 
-    of: At | Clips
-    n_rows: int
+    of: At | Clips | Patches
+    #: Extents of the datasets, of which rows have the first.
+    dims: tuple[int, ...]
     seed: int
-    #: Of clips.
-    segments: Segments | None = None
+    #: Of clips, and of patches.
+    segments: Segments | Grid | None = None
     #: The core's, for what is drawn without repetition.
     order_rows: OrderRows | None = None
     #: How likely each is, where these are drawn with replacement; and how many an epoch has.
@@ -83,6 +121,11 @@ class Samples:
         return len(self.of.starts)
 
     @property
+    def n_rows(self) -> int:
+        """Rows of the datasets."""
+        return self.dims[0]
+
+    @property
     def is_drawn(self) -> bool:
         """Whether each epoch has others."""
         drawn = isinstance(self.of, Clips) and self.of.starts is not None
@@ -93,13 +136,38 @@ class Samples:
         """The row at which each that there is begins."""
         numbers = np.arange(self.n_all, dtype=np.int64)
         if self.segments is not None:
-            return self.segments.starts(numbers)[0]
-        return self._listed(numbers, np.zeros(1, np.int64))[:, 0]
+            return self.segments.starts(numbers)[0].reshape(len(numbers), -1)[:, 0]
+        assert isinstance(self.of, At)
+        starts = self._starts(self.of, numbers, None)
+        return starts.astype(np.int64).reshape(len(numbers), -1)[:, 0]
 
     @property
     def pad(self) -> Any:
         """The value in the place of rows outside a segment; None: clips have no such rows."""
         return self.of.pad if isinstance(self.of, Clips) else None
+
+    def taken(self, numbers: I64, epoch: int, take: Take) -> Taken:
+        """Return what samples have of a dataset.
+
+        Raises
+        ------
+        OptionsError
+            A sample lies outside the dataset.
+        """
+        if not isinstance(take, tuple):
+            return TakenRows(*self.rows(numbers, epoch, take), self.pad, self.are_rows)
+        which = _drawn(self, epoch)[numbers] if self.is_drawn else numbers
+        if isinstance(self.of, At):
+            starts = self._starts(self.of, which, (len(take),))
+            return taken_listed(starts, self.dims, take, which)
+        assert isinstance(self.of, Patches)
+        assert isinstance(self.segments, Grid)
+        starts, lows, highs = self.segments.starts(which)
+        for axis, jitter in enumerate(self.of.jitter):
+            if jitter:
+                words = hashed(self.seed, epoch, JITTER + axis, numbers)
+                starts[:, axis] += below(words, 2 * jitter + 1) - jitter
+        return taken_patches(self.of, starts, lows, highs, self.dims, take)
 
     def rows(
         self, numbers: I64, epoch: int, offsets: I64
@@ -115,6 +183,7 @@ class Samples:
         if self.segments is None:
             return self._listed(which, offsets), None
         assert isinstance(self.of, Clips)
+        assert isinstance(self.segments, Segments)
         starts, low, high = self.segments.starts(which)
         stride: Any = self.of.strides[0]
         if self.of.strides[1] > stride:
@@ -126,13 +195,19 @@ class Samples:
         inside = (rows >= low[:, None]) & (rows < high[:, None])
         return np.clip(rows, low[:, None], high[:, None] - 1), inside
 
-    def _listed(self, numbers: I64, offsets: I64) -> I64:
-        assert isinstance(self.of, At)
-        starts = np.asarray(self.of.starts[numbers])
-        if starts.shape != numbers.shape or starts.dtype.kind not in "iu":
+    def _starts(self, of: At, numbers: I64, axes: tuple[int, ...] | None) -> npt.NDArray[Any]:
+        """Return where listed samples begin, in one number or several; None: in either."""
+        starts = np.asarray(of.starts[numbers])
+        shape = (len(numbers), *(starts.shape[1:2] if axes is None else axes))
+        if starts.shape != shape or starts.dtype.kind not in "iu":
             got = f"{starts.dtype} of shape {starts.shape}"
             advice = f"starts[...] of {len(numbers)} indices must give as many whole numbers"
             raise wrong("starts", "gave something else than rows", got, advice)
+        return starts
+
+    def _listed(self, numbers: I64, offsets: I64) -> I64:
+        assert isinstance(self.of, At)
+        starts = self._starts(self.of, numbers, ())
         rows: I64 = starts.astype(np.int64)[:, None] + offsets
         bad = (rows < 0) | (rows >= self.n_rows)
         if bad.any():
@@ -147,44 +222,47 @@ class Samples:
             )
         return rows
 
-    def as_rows(self, index: ChunkIndex, offsets: I64) -> ChunkIndex:
+    def as_rows(self, index: ChunkIndex, take: Take) -> ChunkIndex:
         """Return an index that stands for samples where an order is made."""
-        n_bytes = max(1, index.row_bytes * len(offsets))
-        # Those that begin in a chunk; fewer where a window of them would take too much memory.
-        in_chunk = chunk_rows(index) * len(self) // max(1, self.n_rows)
-        most = sizes.MAX_WINDOW_BYTES // sizes.MIN_WINDOW_CHUNKS // n_bytes
+        n_bytes = math.prod(sample_shape(take, index.shape)) * index.dtype.itemsize
+        if isinstance(self.segments, Grid):
+            # What is kept of a cell's samples is its chunks.
+            in_chunk = self.segments.in_cell
+            n_bytes = self.segments.cell_bytes // in_chunk
+        else:
+            # Those that begin in a chunk; fewer where a window of them would take too much memory.
+            in_chunk = chunk_rows(index) * len(self) // max(1, self.n_rows)
+            most = sizes.MAX_WINDOW_BYTES // sizes.MIN_WINDOW_CHUNKS // max(1, n_bytes)
+            in_chunk = max(1, min(in_chunk, most))
+        n_bytes = max(1, n_bytes)
         return replace(
             index,
             kind=replace(index.kind, part=stored_type(n_bytes), element_bytes=n_bytes),
             dims=(len(self),),
-            chunk_dims=(max(1, min(in_chunk, most)),),
+            chunk_dims=(in_chunk,),
         )
 
     @property
     def identity(self) -> list[int]:
         """What orders depend on, as numbers."""
-        of_user = self.chances is not None and getattr(self.of, "starts", None) != "segments"
-        weighed = [self.chances.identity] if self.chances and of_user else []
-        if self.segments is None:
-            starts = self.of.starts
-            made = starts if isinstance(starts, np.ndarray) else np.zeros(0, np.int64)
-            return [len(self), zlib.crc32(made.astype("<i8").tobytes()), *weighed]
-        assert isinstance(self.of, Clips)
-        of, grid = self.of, (self.segments.firsts, self.segments.counts)
-        crc = zlib.crc32(b"".join(one.astype("<i8").tobytes() for one in grid))
-        return [
-            len(self),
-            crc,
-            of.steps,
-            of.before,
-            of.every,
-            *of.strides,
-            int(of.replace),
-            *weighed,
-        ]
+        of, numbers, said = self.of, list[I64](), list[int]()
+        if isinstance(of, At):
+            numbers = [of.starts] if isinstance(of.starts, np.ndarray) else []
+        elif isinstance(of, Patches) and isinstance(self.segments, Grid):
+            grid = self.segments
+            numbers = [one for axis in grid.axes for one in (axis.firsts, axis.counts)]
+            numbers += [] if grid.listed is None else [grid.listed]
+            said = [*grid.cell, *(axis.every for axis in grid.axes), *of.jitter]
+        elif isinstance(of, Clips) and isinstance(self.segments, Segments):
+            numbers = [self.segments.firsts, self.segments.counts]
+            said = [of.steps, of.before, of.every, *of.strides, int(of.replace)]
+        crc = zlib.crc32(b"".join(one.astype("<i8").tobytes() for one in numbers))
+        of_user = not isinstance(of, Clips) or of.starts != "segments"
+        weighed = [self.chances.identity] if self.chances is not None and of_user else []
+        return [len(self), crc, *said, *weighed]
 
 
-def listed(of: At, n_rows: int, seed: int, takes: list[I64]) -> Samples:
+def listed(of: At, dims: tuple[int, ...], seed: int, takes: Sequence[Take]) -> Samples:
     """Return the samples that begin where the user says.
 
     Raises
@@ -192,17 +270,17 @@ def listed(of: At, n_rows: int, seed: int, takes: list[I64]) -> Samples:
     OptionsError
         One of them lies outside the datasets.
     """
-    samples = Samples(of, n_rows, seed)
+    samples = Samples(of, dims, seed)
     if isinstance(of.starts, np.ndarray) and len(of.starts):
-        ends = np.array([np.argmin(of.starts), np.argmax(of.starts)])
-        for offsets in takes:
-            samples.rows(ends, 0, offsets)
+        ends = np.unique([np.argmin(of.starts, axis=0), np.argmax(of.starts, axis=0)])
+        for take in takes:
+            samples.taken(ends, 0, take)
     return samples
 
 
 def clips(
     of: Clips,
-    n_rows: int,
+    dims: tuple[int, ...],
     seed: int,
     takes: list[I64],
     begins: I64,
@@ -220,11 +298,9 @@ def clips(
     high = max(0, *(int(one.max()) for one in takes)) * of.strides[1]
     if of.pad is not None:
         low = high = 0
-    room = np.maximum(ends - begins - (high - low), 0)
-    counts = np.concatenate([np.zeros(1, np.int64), np.cumsum(-(-room // of.every))])
-    grid = Segments(begins, ends, begins - low, counts, of.every)
-    samples = Samples(of, n_rows, seed, grid, order_rows, draws=of.draws)
-    if not samples.n_all and len(begins) and n_rows:
+    grid = Segments.of(begins, ends, -low, high - low, of.every)
+    samples = Samples(of, dims, seed, grid, order_rows, draws=of.draws)
+    if not samples.n_all and len(begins) and dims[0]:
         longest = int((ends - begins).max())
         raise OptionsError(
             f"no clip fits into a segment (expected {high - low + 1} rows, got {longest} in the "
@@ -244,7 +320,7 @@ def clips(
             got=of.draws,
         )
     if of.starts == "segments" and samples.n_all:
-        return replace(samples, chances=chances(np.ones(len(begins)), counts))
+        return replace(samples, chances=chances(np.ones(len(begins)), grid.counts))
     return samples
 
 

@@ -1,8 +1,9 @@
-"""Samples that are not rows: clips, ranges of rows, rows at given places.
+"""Samples that are not rows: clips, patches, ranges of rows, rows and boxes at given places.
 
 Law
 ---
-1. These are values: what the user says of samples. sample_rows.py finds their rows.
+1. These are values: what the user says of samples. sample_rows.py finds their rows, and
+   sample_boxes.py their boxes.
 2. They stand where `Streamer.get_batches` takes ``sample=``. Knows no file and no order.
 """
 
@@ -19,28 +20,32 @@ from _multitables.errors import OptionsError
 from _multitables.options import whole, wrong
 from _multitables.tree import WholeNumbers, whole_numbers
 
-#: Rows of one dataset that a sample has, counted from where it begins.
-Offsets = int | range | Sequence[int] | npt.NDArray[np.integer[Any]]
+#: Rows of one dataset that a sample has, counted from where it begins; or the extents of its box.
+Offsets = int | range | Sequence[int | None] | npt.NDArray[np.integer[Any]]
 #: The same for all datasets, or by the keys of a dict of paths.
 Take = Offsets | Mapping[Any, Offsets]
 #: How the beginnings of clips are drawn.
 DRAWN = (None, "uniform", "segments")
+#: What patches have beyond the data, if it is no number.
+PADS = ("reflect", "edge")
 
 
 @dataclass(frozen=True, eq=False)
 class At:
-    """Samples that begin at rows which the user lists.
+    """Samples that begin where the user says: at rows, or in several axes.
 
-    A batch has the shape (samples, rows of a sample, ...).
+    A batch has the shape (samples, rows of a sample, ...), or ``(samples, *box, ...)``.
 
     Parameters
     ----------
     starts : array of int, or an object with a length
-        The row at which each sample begins. Of an object, slices and arrays of indices give arrays
-        of int, so that very many need never be made.
+        The row at which each sample begins; or of shape (samples, axes) its first element along the
+        leading axes. Of an object, slices and arrays of indices give arrays of int, so that very
+        many need never be made.
     take : int, range or sequence of int, or dict of them
         The rows of a sample: how many, or their offsets from its beginning, such as
-        ``range(0, 20, 5)`` or ``[-1, 0]``. Of a dict of paths also a dict with the same keys.
+        ``range(0, 20, 5)`` or ``[-1, 0]``. Where samples begin in several axes, the extents of
+        their box along these: ``(32, 32, 32)``. Of a dict of paths also a dict with the same keys.
 
     Examples
     --------
@@ -53,7 +58,7 @@ class At:
 
     def __post_init__(self) -> None:
         if isinstance(self.starts, (list, tuple, np.ndarray, range)):
-            object.__setattr__(self, "starts", whole_numbers("starts", self.starts))
+            object.__setattr__(self, "starts", whole_numbers("starts", self.starts, most_axes=2))
         elif not (hasattr(self.starts, "__len__") and hasattr(self.starts, "__getitem__")):
             raise wrong(
                 "starts",
@@ -62,7 +67,21 @@ class At:
                 "Give an array of the rows at which samples begin",
                 tell_type=True,
             )
-        check_take("take", self.take)
+        for one in self.takes:
+            box_of("take", one) if self.n_axes else offsets_of("take", one)
+
+    @property
+    def takes(self) -> Sequence[Offsets]:
+        """What samples take of each path that is named, or of all."""
+        return list(self.take.values()) if isinstance(self.take, Mapping) else [self.take]
+
+    @property
+    def n_axes(self) -> int:
+        """How many axes say where samples begin; 0: rows do."""
+        starts = self.starts
+        if not isinstance(starts, np.ndarray):
+            starts = np.asarray(starts[np.arange(min(1, len(starts)))])
+        return int(starts.shape[1]) if starts.ndim == 2 else 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -167,7 +186,8 @@ class Clips:
             raise wrong("pad", "must be None, 'edge' or a number", self.pad, "'edge' repeats a row")
         if self.mask not in (None, False) and self.pad is None:
             raise wrong("mask", "needs pad", self.mask, "Without pad no row of a clip is missing")
-        check_take("per_path", self.per_path or {})
+        for one in (self.per_path or {}).values():
+            offsets_of("per_path", one)
         self._check_draws()
 
     def _check_draws(self) -> None:
@@ -199,14 +219,84 @@ class EachRow:
         return numbers
 
 
+@dataclass(frozen=True, eq=False)
+class Patches:
+    """Boxes of one shape on a grid, which may overlap: patches of images, volumes, simulations.
+
+    Of several files each has a grid of its own, and no patch has rows of two. A batch has the shape
+    ``(samples, *shape, ...)``.
+
+    Parameters
+    ----------
+    shape : int or tuple of int or None
+        Extents along the leading axes; None: all of the axis, as of those behind. ``(1, 64, 64)``
+        and ``(None, 64, 64)`` are patches of one image of several, and through all of them.
+    stride : int or tuple of int, optional
+        Distance of the patches along each axis. Default: `shape`, so that they lie side by side.
+    jitter : int or tuple of int, optional
+        Patches begin at most this far from their place on the grid, in both directions: how far is
+        drawn for each from `seed` and epoch. Without `pad` they stay inside the data.
+    pad : {None, "reflect", "edge"} or number, optional
+        The grid reaches as far as the data, and what patches have beyond is mirrored at the last
+        element, a copy of it, or this number. None: patches lie inside.
+    where : str or array of bool, optional
+        Which of the grid's patches there are: of its shape (of several files, one after another
+        along the first axis), or the path of a dataset.
+
+    Examples
+    --------
+    >>> multitables.Patches((32, 32, 32), stride=16, jitter=4)  # doctest: +SKIP
+    >>> multitables.Patches((None, 256, 256), pad="reflect")  # doctest: +SKIP
+    """
+
+    shape: Any
+    stride: Any = None
+    _: KW_ONLY
+    jitter: Any = 0
+    pad: Any = None
+    where: str | npt.NDArray[np.bool_] | None = None
+
+    def __post_init__(self) -> None:
+        made = object.__setattr__
+        given = self.shape if isinstance(self.shape, (tuple, list)) else (self.shape,)
+        shape = box_of("shape", given)
+        made(self, "shape", shape)
+        if self.stride is None:
+            made(self, "stride", tuple(extent or 1 for extent in shape))
+        made(self, "stride", self._each("stride", 1))
+        made(self, "jitter", self._each("jitter", 0))
+        if isinstance(self.pad, str) and self.pad not in PADS:
+            advice = "'reflect' mirrors the data, 'edge' repeats the last element"
+            raise wrong("pad", "must be None, 'reflect', 'edge' or a number", self.pad, advice)
+        if self.where is not None and not isinstance(self.where, str):
+            mask = np.array(self.where)
+            if mask.dtype != bool:
+                advice = "Give which patches there are, as an array of the grid's shape"
+                raise wrong("where", "must be bool", mask.dtype, advice)
+            made(self, "where", mask)
+
+    def _each(self, name: str, least: int) -> tuple[int, ...]:
+        """Return one number for each axis."""
+        given, n_axes = getattr(self, name), len(self.shape)
+        each = list(given) if isinstance(given, (tuple, list, np.ndarray)) else [given] * n_axes
+        if len(each) != n_axes:
+            raise wrong(name, f"must have {n_axes} numbers", given, "Give one for each of shape")
+        # Of an axis that is taken whole, it says nothing.
+        advice = "Give a number, or one for each axis"
+        return tuple(
+            least if extent is None else whole(name, one, least, advice)
+            for one, extent in zip(each, self.shape, strict=True)
+        )
+
+
 #: What `sample` may be.
-Sample = At | Clips | Ranges
+Sample = At | Clips | Patches | Ranges
 
 
 def check_sample(name: str, value: Any) -> Sample | None:
     """Check what samples are; None: each row is one."""
     if value is not None and not isinstance(value, Sample):
-        advice = "Give multitables.Clips, At or Ranges"
+        advice = "Give multitables.Clips, Patches, At or Ranges"
         raise wrong(name, "must say what a sample is", value, advice, tell_type=True)
     sample: Sample | None = value
     return sample
@@ -216,17 +306,12 @@ def numbered(sample: Any) -> Any:
     """Check that samples have numbers and one shape; None: each row is one."""
     found = check_sample("sample", sample)
     if isinstance(found, Ranges):
-        raise wrong("sample", "has samples of different lengths", found, "Give Clips or At")
+        advice = "Give Clips, Patches or At"
+        raise wrong("sample", "has samples of different lengths", found, advice)
     if isinstance(found, Clips) and found.starts is not None:
         advice = "Leave starts out, and draw numbers of clips"
         raise wrong("sample", "draws its samples", found, advice)
     return found
-
-
-def check_take(name: str, take: Any) -> None:
-    """Raise unless offsets are whole numbers, at least one each."""
-    for one in take.values() if isinstance(take, Mapping) else (take,):
-        offsets_of(name, one)
 
 
 def offsets_of(name: str, take: Any) -> npt.NDArray[np.int64]:
@@ -237,6 +322,14 @@ def offsets_of(name: str, take: Any) -> npt.NDArray[np.int64]:
     if not len(offsets):
         raise wrong(name, "takes no row", take, "Give at least one offset")
     return offsets
+
+
+def box_of(name: str, take: Any) -> tuple[int | None, ...]:
+    """Return the extents of a box; None: all of an axis."""
+    if not isinstance(take, (tuple, list, np.ndarray)) or not len(take):
+        raise wrong(name, "must have a number for each axis", take, "Such as (32, 32, 32)")
+    advice = "It is how many elements a box has along an axis, or None for all"
+    return tuple(None if one is None else whole(name, one, 1, advice) for one in take)
 
 
 def _stride(value: Any) -> int | tuple[int, int]:

@@ -25,7 +25,7 @@ F64 = npt.NDArray[np.float64]
 GAMMA, MIX = 0x9E3779B97F4A7C15, (0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
 WORD = (1 << 64) - 1
 #: Each kind of draw of one seed has a number of its own.
-STRIDES, CHOICES, GROUPS = range(3)
+STRIDES, CHOICES, GROUPS, JITTER = range(4)
 #: What a weight may be of.
 OF = ("sample", "segment", "file")
 

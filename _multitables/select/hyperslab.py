@@ -2,8 +2,8 @@
 
 Law
 ---
-1. In C order of the result: points over the leading `k` axes, or none; then each remaining axis by
-   itself; then the runs of bytes inside one element.
+1. In C order of the result: points over the leading `k` axes, or none, and of each the box that
+   begins there; then each remaining axis by itself; then the runs of bytes inside one element.
 2. Points only where axes by themselves cannot say it, and over as few axes as can be.
 3. Result axes that are not in the dataset's order become points, up to a limit; what takes more
    is `NotNative`, as are axes of a subarray that go together with, or before, the dataset's.
@@ -49,6 +49,8 @@ class Hyperslab:
     #: Of the result.
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
+    #: Of the box that begins at each point; none: points alone.
+    extents: tuple[int, ...] = ()
 
 
 def hyperslab_of(view: View) -> Hyperslab:

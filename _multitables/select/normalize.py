@@ -40,6 +40,7 @@ from _multitables.select.lazy_view import (
     whole,
 )
 from _multitables.select.selection import (
+    Boxes,
     Coordinates,
     DatasetInfo,
     FieldNames,
@@ -49,6 +50,7 @@ from _multitables.select.selection import (
     Spans,
     Step,
     Where,
+    as_key,
 )
 
 __all__ = [
@@ -123,7 +125,7 @@ def normalize(selection: Selection) -> Native | LibraryCall | Refused:
     dataset = selection.dataset
     try:
         ragged = dataset.kind in ("vlarray", "objects")
-        slab = None if ragged else _spans(dataset, selection.steps)
+        slab = None if ragged else _windows(dataset, selection.steps)
         if slab is None and not ragged:
             slab = slab_of(dataset, _as_keys(dataset, selection.steps))
         return library_call(selection) if slab is None else Native(slab)
@@ -176,8 +178,8 @@ def _as_keys(dataset: DatasetInfo, steps: tuple[Step, ...]) -> tuple[Step, ...]:
         field, key = first.field, first.coords
         if not isinstance(key, np.ndarray) or key.ndim != 1:
             raise IndexError("coordinates are a flat list of row numbers, or a mask of the rows")
-    elif isinstance(first, Spans):
-        field, key = None, first.rows
+    elif isinstance(steps[-1], (Spans, Boxes)):
+        return (*steps[:-1], steps[-1].key)
     else:
         if not dataset.is_numpys and not isinstance(first, (str, FieldNames, Sorted, Where)):
             check_first(first, dataset.shape)
@@ -292,20 +294,34 @@ def _box(dataset: DatasetInfo, steps: tuple[Step, ...]) -> Hyperslab | None:
     return Hyperslab("", 0, none, tuple(axes), (), element_bytes, tuple(shape), dataset.dtype)
 
 
-def _spans(dataset: DatasetInfo, steps: tuple[Step, ...]) -> Hyperslab | None:
-    """The short way for spans of rows."""
-    if len(steps) != 1 or type(steps[0]) is not Spans:
+def _windows(dataset: DatasetInfo, steps: tuple[Step, ...]) -> Hyperslab | None:
+    """The short way for spans of rows, and for boxes."""
+    found = _rows(dataset, steps)
+    if found is None or not isinstance(found[1], (Spans, Boxes)):
         return None
-    spans, n_dims = steps[0], dataset.n_dims
-    rows: Range | Spans = spans
-    if len(spans.begins) == 1:
-        rows = Range(int(spans.begins[0]), 1, int(spans.lengths[0]))
-    shape = (int(spans.lengths.sum()), *dataset.shape[1:])
-    if 0 in shape:
+    (field, step), shape, dtype = found, dataset.shape, dataset.dtype
+    n_dims, points = dataset.n_dims, np.zeros(0, np.int64)
+    extents: tuple[int, ...] = ()
+    lead: tuple[Range | Spans, ...] = ()
+    if isinstance(step, Boxes):
+        begins, extents = step
+        out = (len(begins), *extents, *shape[len(extents) :])
+    else:
+        lead = (step,)
+        if len(step.begins) == 1:
+            lead = (Range(int(step.begins[0]), 1, int(step.lengths[0])),)
+        out = (int(step.lengths.sum()), *shape[1:])
+    if field:
+        dtype = first_field(dtype, field)[2]
+    k = len(extents)
+    if 0 in out or 0 in dtype.shape or k > n_dims or (field and n_dims < len(shape)):
         return None
-    axes = (rows, *(Range(0, 1, extent) for extent in dataset.shape[1:n_dims]))
-    element_bytes = math.prod(dataset.shape[n_dims:]) * dataset.dtype.itemsize
-    return Hyperslab("", 0, np.zeros(0, np.int64), axes, (), element_bytes, shape, dataset.dtype)
+    if k:
+        points = np.ravel_multi_index(tuple(begins.T), shape[:k]).astype(np.int64)
+    axes = (*lead, *(Range(0, 1, extent) for extent in shape[k + len(lead) : n_dims]))
+    element_bytes = math.prod(shape[n_dims:]) * dtype.itemsize
+    out += dtype.shape if field else ()
+    return Hyperslab(field, k, points, axes, (), element_bytes, out, dtype.base, extents)
 
 
 def _view(dataset: DatasetInfo, steps: Sequence[Step]) -> View | None:
@@ -334,7 +350,8 @@ def slab_of(dataset: DatasetInfo, steps: tuple[Step, ...]) -> Hyperslab | None:
     KeyError, IndexError
         As NumPy; of a field the arguments are the missing name and the names there are.
     """
-    slab = _box(dataset, steps) or _listed_rows(dataset, steps)
+    slab = _box(dataset, steps) or _windows(dataset, steps) or _listed_rows(dataset, steps)
+    steps = tuple(map(as_key, steps))
     if slab is None and (view := _view(dataset, steps)) is not None:
         with contextlib.suppress(NotNative):
             slab = hyperslab_of(view)

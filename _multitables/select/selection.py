@@ -14,7 +14,7 @@ Pure: this file must never know readers, files or memory.
 from __future__ import annotations
 
 import operator
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import EllipsisType
 from typing import Any, NamedTuple
@@ -22,7 +22,17 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["Coordinates", "DatasetInfo", "Read", "Selection", "Sorted", "Spans", "Step", "Where"]
+__all__ = [
+    "Boxes",
+    "Coordinates",
+    "DatasetInfo",
+    "Read",
+    "Selection",
+    "Sorted",
+    "Spans",
+    "Step",
+    "Where",
+]
 
 #: Keys that are kept as they are: nobody can change them later.
 PLAIN = frozenset({int, slice, str, EllipsisType, type(None), np.int64, bool})
@@ -123,13 +133,35 @@ class Spans(NamedTuple):
         return Spans(begins[first], np.add.reduceat(lengths, first))
 
     @property
-    def rows(self) -> npt.NDArray[np.int64]:
+    def key(self) -> npt.NDArray[np.int64]:
         """The number of each row."""
         ends = np.cumsum(self.lengths)
         gaps = self.begins - (ends - self.lengths)
         numbers = np.arange(ends[-1] if len(ends) else 0, dtype=np.int64)
         rows: npt.NDArray[np.int64] = numbers + np.repeat(gaps, self.lengths)
         return rows
+
+
+class Boxes(NamedTuple):
+    """Boxes of one shape along the leading axes: where each begins, of shape (boxes, axes)."""
+
+    begins: npt.NDArray[np.int64]
+    extents: tuple[int, ...]
+
+    @property
+    def key(self) -> tuple[npt.NDArray[np.int64], ...]:
+        """The index arrays that are these boxes to NumPy."""
+        k = len(self.extents)
+        each = []
+        for axis, extent in enumerate(self.extents):
+            along = self.begins[:, axis, None] + np.arange(extent)
+            each.append(along.reshape(-1, *(extent if at == axis else 1 for at in range(k))))
+        return tuple(each)
+
+
+def as_key(step: Step) -> Step:
+    """Return spans and boxes as NumPy takes them, anything else as it is."""
+    return step.key if isinstance(step, (Spans, Boxes)) else step
 
 
 #: A method, or a key as it stands between brackets: a str is a field.
@@ -139,14 +171,22 @@ Step = Any
 class Selection:
     """A dataset and what to take of it: each step acts on the result of the one before."""
 
-    __slots__ = ("dataset", "steps")
+    __slots__ = ("dataset", "finish", "steps")
 
     dataset: DatasetInfo
     steps: tuple[Step, ...]
+    #: Makes samples of what the steps give; they take no further index.
+    finish: Callable[[Any], Any] | None
 
-    def __init__(self, dataset: DatasetInfo, steps: tuple[Step, ...] = ()) -> None:
+    def __init__(
+        self,
+        dataset: DatasetInfo,
+        steps: tuple[Step, ...] = (),
+        finish: Callable[[Any], Any] | None = None,
+    ) -> None:
         self.dataset = dataset
         self.steps = steps
+        self.finish = finish
 
     def __getitem__(self, key: Any) -> Selection:
         """Describe a further index, or a field by its name; nothing is read.
@@ -154,9 +194,14 @@ class Selection:
         Raises
         ------
         IndexError
-            The selection is a bare ``dataset[...]``.
+            The selection is a bare ``dataset[...]``, or some samples.
         """
         steps = self.steps
+        if self.finish is not None:
+            raise IndexError(
+                f"{self!r} has samples, which take no further index. Request them, and index the "
+                "result."
+            )
         if steps and steps[-1] is Ellipsis and len(steps) == 1:
             raise IndexError(
                 f"{self.dataset.path!r} was selected with a single Ellipsis, which takes no "

@@ -46,10 +46,11 @@ def encode_hyperslab(slab: Hyperslab) -> bytes:
     bytes
         Little-endian words: kind, dataset, catalogue's offset and bytes, k, points, axes, runs,
         bytes an element; of each axis start, step, count and the word of its list (or 0; of spans
-        how many they are, 0, count, and the word of their begins and lengths); the points; the
-        lists; of each run offset and length.
+        how many they are, 0, count, and the word of their begins and lengths); the k extents of
+        the boxes at points; the points; the lists; of each run offset and length.
     """
-    list_at = HEAD_WORDS + AXIS_WORDS * len(slab.axes) + len(slab.points)
+    extents = slab.extents or (1,) * slab.k
+    list_at = HEAD_WORDS + AXIS_WORDS * len(slab.axes) + slab.k + len(slab.points)
     axes: list[int] = []
     lists: list[bytes] = []
     for indices in slab.axes:
@@ -69,7 +70,9 @@ def encode_hyperslab(slab: Hyperslab) -> bytes:
     head = [slab.k, len(slab.points), len(slab.axes), len(slab.runs), slab.element_bytes]
     runs = [word for run in slab.runs for word in run]
     parts = [
-        struct.pack(f"<{HEAD_WORDS + len(axes)}q", KIND_NATIVE, 0, 0, 0, *head, *axes),
+        struct.pack(
+            f"<{HEAD_WORDS + len(axes) + slab.k}q", KIND_NATIVE, 0, 0, 0, *head, *axes, *extents
+        ),
         slab.points.astype("<i8").tobytes(),
         *lists,
         struct.pack(f"<{len(runs)}q", *runs),

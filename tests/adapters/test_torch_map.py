@@ -187,6 +187,11 @@ def test_samples_by_number(numbered: Path) -> None:
         data[payload.ROWS]
     again = pickle.loads(pickle.dumps(data))
     np.testing.assert_array_equal(again[7]["x"].numpy(), want[[7, 9, 11]])
+    patches = dataset(numbered, sample=multitables.Patches((5, 2), pad="edge"))
+    np.testing.assert_array_equal(patches[0].numpy(), want[:5, :2])
+    pair = dataset(numbered, sample=multitables.At([[7, 0], [0, 1]], (3, 2)))
+    batch = pair.__getitems__([1, 0]).batch.numpy()
+    np.testing.assert_array_equal(batch, [want[:3, 1:3], want[7:10, :2]])
     for one in (multitables.Ranges([0], [2]), multitables.Clips(2, starts="uniform")):
         with pytest.raises(multitables.OptionsError, match="sample"):
             dataset(numbered, sample=one)

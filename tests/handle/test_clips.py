@@ -1,4 +1,4 @@
-"""`Dataset.clips`: clips by their numbers, as a loop over NumPy's array gives them."""
+"""`Dataset.clips` and `.patches`: samples by number, as loops over NumPy's array give them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from naive_samples import NaiveClips
+from naive_samples import NaiveClips, NaivePatches
 
 import multitables
 
@@ -69,3 +69,36 @@ def test_what_is_no_clip(h5: Path) -> None:
         for said in ({"steps": 200}, {"steps": 2, "starts": "uniform"}, {"steps": 0}):
             with pytest.raises(multitables.OptionsError):
                 file["x"].clips(**said)
+
+
+@pytest.mark.parametrize("pad", [None, "reflect", -7])
+def test_patches_are_those_of_a_loop(h5: Path, pad: Any) -> None:
+    shape, stride = (7, 2), (5, 1)
+    wanted = NaivePatches([N], shape, stride, pad).all(X)
+    with multitables.open(h5) as file, multitables.Reader(h5, 0) as reader:
+        patches = file["x"].patches(shape, stride, pad=pad)
+        keys = reader.get_dataset("x").patches(shape, stride, pad=pad)
+        assert patches.shape == keys.shape == (len(wanted), *shape)
+        assert patches.dtype == keys.dtype == X.dtype
+        found = patches[:]
+        assert sorted(map(bytes, found)) == sorted(one.tobytes() for one in wanted)
+        for key in (3, -1, [5, 2, 5], slice(2, 9, 3), np.arange(len(wanted)) == 4, []):
+            np.testing.assert_array_equal(
+                patches[key], found[np.array(key, int) if isinstance(key, list) else key]
+            )
+            request = reader.request(keys[key])
+            with request.get_unsafe() as view:
+                np.testing.assert_array_equal(view, patches[key])
+        clips = reader.get_dataset("x").clips(4, pad=pad and 0, mask=pad is not None)
+        expected = file["x"].clips(4, pad=pad and 0, mask=pad is not None)
+        got, same = reader.request(clips[[1, -1]]).result(), expected[[1, -1]]
+        for one, other in zip(*((each if pad else (each,)) for each in (got, same)), strict=True):
+            np.testing.assert_array_equal(one, other)
+        with pytest.raises(IndexError, match="no further index"):
+            keys[3][0]
+        with pytest.raises(TypeError, match="request them"):
+            iter(keys)
+        assert "SampleKeys" in repr(keys)
+        assert "SamplesView" in repr(patches)
+        text = file["text"].patches(3)[0]
+        assert text.tolist() == [b"abc", b"de", b"abc"]

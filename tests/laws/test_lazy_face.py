@@ -27,7 +27,7 @@ OPENS = {
     "parent": """open open.closed open.conversion open.dataset open.file open.filters open.group
         open.handle open.kept open.mapping open.objects open.read_only open.reading open.results
         open.stored_type open.visits""",
-    "plan": "dataset_table",
+    "plan": "dataset_table sampled",
     "remote": "names options",
     "select": "h5py_grammar",
     "wire": "plan_bytes",

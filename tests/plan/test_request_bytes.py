@@ -15,7 +15,7 @@ from elements import BACKWARDS, FAST, PADDED
 
 from _multitables.select.hyperslab import Hyperslab
 from _multitables.select.normalize import LibraryCall, Native, normalize
-from _multitables.select.selection import DatasetInfo, FieldNames, Selection
+from _multitables.select.selection import Boxes, DatasetInfo, FieldNames, Selection
 from _multitables.wire.request_bytes import (
     decode_dtype,
     decode_library,
@@ -72,7 +72,17 @@ def test_words_of_two_lists() -> None:
 def test_words_of_points() -> None:
     got = words(slab_of(Selection(CUBE)[:][[1, 2], [3, 0]]))
     assert got[:9] == [0, 0, 0, 0, 2, 2, 1, 0, 4]
-    assert got[9:] == [0, 1, 7, 0, 15, 24]
+    assert got[9:] == [0, 1, 7, 0, 1, 1, 15, 24]
+
+
+def test_words_of_boxes() -> None:
+    boxes = Boxes(np.array([[1, 2], [0, 4]]), (2, 3))
+    found = normalize(Selection(CUBE, (boxes,)))
+    assert isinstance(found, Native)
+    assert found.hyperslab.shape == (2, 2, 3, *CUBE.shape[2:])
+    got = words(found.hyperslab)
+    assert got[:9] == [0, 0, 0, 0, 2, 2, 1, 0, 4]
+    assert got[9:] == [0, 1, CUBE.shape[2], 0, 2, 3, CUBE.shape[1] + 2, 4]
 
 
 @pytest.mark.parametrize("key", [slice(5, 5), [], (slice(None), slice(3, 3))], ids=str)

@@ -7,6 +7,7 @@ Law
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 from typing import Any
 
@@ -60,3 +61,48 @@ class NaiveClips:
             else:
                 made.append(np.full_like(data[0], pad))
         return np.array(made), inside
+
+
+@dataclass(frozen=True)
+class NaivePatches:
+    """Patches of files that follow each other, row by row of each one's grid."""
+
+    lengths: list[int]
+    shape: tuple[int, ...]
+    stride: tuple[int, ...]
+    pad: Any
+
+    def starts(self, dims: tuple[int, ...]) -> list[list[tuple[int, ...]]]:
+        """Return where patches begin in each file."""
+        found = []
+        for length in self.lengths:
+            axes = []
+            extents = (length, *dims[1:])
+            for n, size, stride in zip(extents, self.shape, self.stride, strict=False):
+                last = n if self.pad is not None else n - size + 1
+                axes.append(range(0, max(last, 0), stride))
+            found.append(list(itertools.product(*axes)))
+        return found
+
+    def all(self, data: np.ndarray) -> list[np.ndarray]:
+        """Return all patches."""
+        found, begin = [], 0
+        for length, starts in zip(self.lengths, self.starts(data.shape), strict=True):
+            part = data[begin : begin + length]
+            found += [patch(part, start, self.shape, self.pad) for start in starts]
+            begin += length
+        return found
+
+
+def patch(data: np.ndarray, start: Any, shape: tuple[int, ...], pad: Any) -> np.ndarray:
+    """Return one patch, whose start may be negative."""
+    k = len(shape)
+    widths = [(size, size) for size in shape] + [(0, 0)] * (data.ndim - k)
+    if isinstance(pad, str):
+        data = np.pad(data, widths, mode=pad)
+    elif pad is not None:
+        data = np.pad(data, widths, constant_values=pad)
+    else:
+        widths = [(0, 0)] * data.ndim
+    places = zip(start, shape, widths, strict=False)
+    return data[tuple(slice(at + low, at + low + n) for at, n, (low, _) in places)]

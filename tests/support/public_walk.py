@@ -58,6 +58,7 @@ ARGUMENTS: dict[str, list[tuple[Any, ...]]] = {
     "get_member_offset": [(0,), (9,)],
     "get_member_type": [(0,), (9,)],
     "iter_chunks": [_NOTHING],
+    "patches": [((2, 2),), ((None, 4), 3), (1000,)],
     "read": [(h5py.h5s.ALL, h5py.h5s.ALL, np.zeros((12, 5), object))],
     "read_direct_chunk": [((0,),), ((4, 3),)],
     "require_dataset": [("x", (12, 5), "<i4"), ("none", (1,), "f8")],

@@ -50,7 +50,14 @@ def applied(array: np.ndarray, slab: Hyperslab, n_dims: int) -> bytes:
     bytes_each = math.prod(field.shape[n_dims:]) * field.dtype.itemsize
     stored = np.frombuffer(field.tobytes(), np.uint8).reshape(*dims, bytes_each)
     stored = stored.reshape(math.prod(dims[: slab.k]), *dims[slab.k :], bytes_each)
-    stored = stored[slab.points] if slab.k else stored[0]
+    if slab.extents:
+        starts = np.unravel_index(slab.points, dims[: slab.k])
+        corners = [np.arange(extent) for extent in slab.extents]
+        within = np.meshgrid(*corners, indexing="ij")
+        at = [start[:, None] + one.reshape(-1) for start, one in zip(starts, within, strict=True)]
+        stored = stored[np.ravel_multi_index(at, dims[: slab.k]).reshape(-1)]
+    else:
+        stored = stored[slab.points] if slab.k else stored[0]
     assert len(slab.axes) == n_dims - slab.k
     for at, indices in enumerate(slab.axes, start=1 if slab.k else 0):
         if isinstance(indices, Range):

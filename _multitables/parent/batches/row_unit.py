@@ -24,7 +24,7 @@ from _multitables.parent.batches.unit import EpochRun, Unit
 from _multitables.parent.node.place import NodePlace
 from _multitables.parent.node.shared_readers import SharedReaders
 from _multitables.parent.ragged.open_rows import OpenedRows, open_rows
-from _multitables.parent.ragged.start_rows import batch_plan, check_options, start_rows
+from _multitables.parent.ragged.start_rows import batch_plan, check_options, start_rows, window_of
 from _multitables.parent.readers.reader_pool import ReaderPool
 from _multitables.parent.stream.open_stream import (
     DataSpec,
@@ -111,7 +111,10 @@ class RowUnit(Unit):
             if self._opened is None:
                 opened = self._open()
                 subset = subset_of(self.wanted.rows, opened.indexes[0].n_rows)
-                self._opened = opened, order_of(opened.indexes, subset, self.wanted)
+                order = order_of(opened.indexes, subset, self.wanted)
+                if isinstance(opened, OpenedRows):
+                    order = window_of(opened, order, self.wanted)
+                self._opened = opened, order
             return self._opened
 
     def _open(self) -> Opened | OpenedRows:

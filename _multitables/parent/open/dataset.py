@@ -34,16 +34,19 @@ from _multitables.parent.open.read_only import DATASET, writes
 from _multitables.parent.open.reading import Contents
 from _multitables.parent.open.results import new_array
 from _multitables.parent.open.stored_type import StoredType
+from _multitables.plan.sampled import Sampled
 from _multitables.select.h5py_grammar import chunk_slices, names_and_items, steps_of
 
 if TYPE_CHECKING:
     from _multitables.parent.batches.batches import Batches
-    from _multitables.parent.open.clips import ClipsView
     from _multitables.parent.open.dataset_id import DatasetId
     from _multitables.parent.open.dimensions import Dimensions
     from _multitables.parent.open.regions import Regions, VDSmap
+    from _multitables.parent.open.samples import SamplesView
     from _multitables.parent.open.views import AsStrView, AsTypeView, FieldsView
     from _multitables.parent.stream.stream_queue import StreamQueue
+    from _multitables.plan.samples import Sample
+    from _multitables.select.selection import Step
 
 #: Iteration reads whole chunks of about as many bytes at a time.
 ITERATED_BYTES = 1 << 20
@@ -54,7 +57,7 @@ MAX_CONTENTS = 1 << 13
 
 
 @writes(*DATASET)
-class Dataset(Object, Filtered):
+class Dataset(Object, Filtered, Sampled["SamplesView"]):
     """A dataset of an open file, which is only read: ``dataset[...]``.
 
     Names, meanings and results are h5py's. Beyond the indexes that h5py takes, NumPy's work:
@@ -458,28 +461,20 @@ class Dataset(Object, Filtered):
 
         return FieldsView(self, names, self._type.readable[1])
 
-    def clips(self, steps: int, **options: Any) -> ClipsView:
-        """Return the dataset's clips, by their numbers: ``dataset.clips(16, lengths=...)[32:64]``.
-
-        Parameters
-        ----------
-        steps : int
-            Rows of a clip.
-        **options
-            Those of `Clips`, but for ``starts``, ``draws`` and ``replace``.
-
-        Raises
-        ------
-        OptionsError
-            An option that cannot work, or no clip fits (a `ValueError`).
-        UnsupportedDatasetError
-            Rows have any length.
-        """
-        from _multitables.parent.open.clips import ClipsView
-        from _multitables.plan.samples import Clips
+    def _samples(self, sample: Sample) -> SamplesView:
+        from _multitables.parent.open.samples import SamplesView
+        from _multitables.parent.stream.open_stream import DataSpec
+        from _multitables.plan.samples import numbered
 
         source, path = self.file.streamer()._file, self._handle.name(self._place)
-        return ClipsView(self, source, path, Clips(steps, **options))
+        spec = DataSpec(source, path, sample=numbered(sample))
+        return SamplesView(self, self._taken, spec)
+
+    def _taken(self, step: Step) -> npt.NDArray[Any]:
+        """Read what samples have."""
+        shared, read = self._handle.shared, self._contents().read
+        taken: npt.NDArray[Any] = self._place.call(read, shared, (step,), None, None)
+        return taken
 
     # ---- the fast ways
 

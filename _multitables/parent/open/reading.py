@@ -303,6 +303,9 @@ class Contents:
     # ---- what a library reads
 
     def _by_library(self, library: Library, steps: tuple[Step, ...], names: Names) -> Array:
+        from _multitables.select.selection import as_key
+
+        steps = tuple(map(as_key, steps))
         dtype, index = flat(self._dtype), self._index("")
         info = self._described(dtype.base, self._dims + dtype.shape)
         part = index.kind.part

@@ -9,6 +9,7 @@ Law
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -25,7 +26,8 @@ from _multitables.parent.readers.local_rows import whole
 from _multitables.parent.stream.open_stream import DataSpec, check_lengths, refuse_casts
 from _multitables.plan.ragged import as_rows
 from _multitables.plan.row_spans import Numbers, RowSpans, row_spans
-from _multitables.plan.sample_rows import Samples
+from _multitables.plan.sample_boxes import Grid
+from _multitables.plan.sample_rows import Samples, Take, sample_shape
 from _multitables.tree import Joined, Ragged, Structure, structure_of
 
 #: Of the descriptor of a row: its elements' number, then an address, then the object there.
@@ -53,9 +55,9 @@ class Entry:
     descriptors: npt.NDArray[np.uint8] | None = None
     atom: np.dtype[Any] | None = None
     is_text: bool = False
-    #: Of samples that are several rows: which, and their offsets from where a sample begins.
+    #: Of samples that are not rows: which, and what each has of the dataset.
     samples: Samples | None = None
-    take: npt.NDArray[np.int64] | None = None
+    take: Take | None = None
     #: It delivers which rows are not padding.
     is_mask: bool = False
 
@@ -64,8 +66,11 @@ class Entry:
         """Bytes of one element in all flat datasets; of a row, or sample, where these are alike."""
         if self.atom is not None:
             return self.atom.itemsize
+        if self.is_mask and self.take is not None:
+            return len(self.take)
         if self.take is not None:
-            return len(self.take) if self.is_mask else self.rows.row_bytes
+            (index,) = self.indexes
+            return math.prod(sample_shape(self.take, index.shape)) * index.dtype.itemsize
         return sum(index.row_bytes for index in self.indexes)
 
 
@@ -82,6 +87,13 @@ class OpenedRows:
     def indexes(self) -> list[ChunkIndex]:
         """What stands for the rows of each entry."""
         return [entry.rows for entry in self.entries]
+
+    @property
+    def grid(self) -> Grid | None:
+        """Of patches, where they begin."""
+        samples = self.entries[0].samples
+        grid = None if samples is None else samples.segments
+        return grid if isinstance(grid, Grid) else None
 
 
 def open_rows(spec: DataSpec, source: Source) -> OpenedRows:

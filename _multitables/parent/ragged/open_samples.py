@@ -1,4 +1,4 @@
-"""From paths and what a sample is to entries of a stream: which rows each sample has.
+"""From paths and what a sample is to entries of a stream: which rows or box each sample has.
 
 Law
 ---
@@ -30,10 +30,21 @@ from _multitables.parent.stream.open_stream import (
     refuse_ragged,
 )
 from _multitables.parent.stream.warnings_of_streams import warn_of_missing
+from _multitables.plan.dataset_table import lead_of
 from _multitables.plan.ragged import as_rows
 from _multitables.plan.row_spans import Numbers, row_spans
-from _multitables.plan.sample_rows import Samples, clips, listed, segments_within
-from _multitables.plan.samples import At, Clips, EachRow, Ranges, Sample, offsets_of
+from _multitables.plan.sample_boxes import Extents, Segments, grid_of
+from _multitables.plan.sample_rows import Samples, Take, clips, listed, segments_within
+from _multitables.plan.samples import (
+    At,
+    Clips,
+    EachRow,
+    Patches,
+    Ranges,
+    Sample,
+    box_of,
+    offsets_of,
+)
 from _multitables.plan.weights import Chances, Weights, as_weights, by_label, chances, grouped
 from _multitables.tree import Structure, structure_of
 
@@ -63,7 +74,7 @@ def open_samples(spec: DataSpec, seed: int = 0) -> OpenedRows:
         wanted += [(path, None) for path in (*named.values(), *weighed.values())]
         indexes, missing = index_all(version, wanted)
         others = iter(indexes[len(paths) :])
-        numbers = {kind: numbers_of(next(others), kind) for kind in named}
+        numbers = {kind: READ[kind](next(others), kind) for kind in named}
         weighing = {kind: _column(next(others), kind, indexes[0].n_rows) for kind in weighed}
         several = isinstance(source, JoinedSource)
     warn_of_missing(missing)
@@ -80,27 +91,30 @@ def open_samples(spec: DataSpec, seed: int = 0) -> OpenedRows:
             raise wrong("weights", "cannot be given with Ranges", weights, "Give At or Clips")
         entries = [_range_entry(sample, index) for index in indexes]
         return OpenedRows(entries, structure, missing)
-    takes = _takes(sample, structure, len(paths))
-    found = _found(sample, indexes[0], seed, takes, numbers)
+    takes: list[Take] = []
+    if isinstance(sample, Patches):
+        found, boxes = _patches(sample, indexes, seed, numbers.get("where"))
+        takes += boxes
+    elif isinstance(sample, At) and sample.n_axes:
+        given = _given(sample, structure, len(paths))
+        found, boxes = _boxes(sample, indexes, seed, given)
+        takes += boxes
+    else:
+        offsets = _takes(sample, structure, len(paths))
+        found = [_found(sample, indexes[0], seed, offsets, numbers)] * len(paths)
+        takes += offsets
     if weights is not None:
-        drawn = _chances(weights, found, weighing, indexes[0])
-        found = replace(found, chances=drawn, draws=spec.draws)
+        drawn = _chances(weights, found[0], weighing, indexes[0])
+        each = {one: replace(one, chances=drawn, draws=spec.draws) for one in found}
+        found = [each[one] for one in found]
     entries = [
-        Entry(found.as_rows(index, take), (index,), samples=found, take=take)
-        for index, take in zip(indexes, takes, strict=True)
+        Entry(one.as_rows(index, take), (index,), samples=one, take=take)
+        for one, index, take in zip(found, indexes, takes, strict=True)
     ]
     if isinstance(sample, Clips) and sample.mask:
         entries.append(replace(entries[0], indexes=(), is_mask=True))
         structure = _with_mask(structure, sample.mask)
     return OpenedRows(entries, structure, missing)
-
-
-def _named(sample: Sample | None) -> dict[str, str]:
-    """Return the datasets that say where segments are."""
-    if not isinstance(sample, Clips):
-        return {}
-    each = {"lengths": sample.lengths, "offsets": sample.offsets}
-    return {kind: one for kind, one in each.items() if isinstance(one, str)}
 
 
 def _named_weights(weights: Weights | None) -> dict[str, str]:
@@ -152,7 +166,7 @@ def _chances(
         _check_count("weights", len(weights.values), samples.n_all, "sample")
         return chances(weights.values)
     if weights.of == "segment":
-        if samples.segments is None:
+        if not isinstance(samples.segments, Segments):
             raise wrong("of", "needs Clips, which have segments", weights.of, "Give sample=Clips")
         counts = samples.segments.counts
         _check_count("weights", len(weights.values), len(counts) - 1, "segment")
@@ -160,6 +174,61 @@ def _chances(
     ends = np.cumsum(index.members.rows) if index.members else np.array([index.n_rows])
     _check_count("weights", len(weights.values), len(ends), "file")
     return grouped(weights.values, np.searchsorted(ends, samples.begins, side="right"))
+
+
+def _named(sample: Sample | None) -> dict[str, str]:
+    """Return the datasets that say where segments are, or which samples there are."""
+    names = ("lengths", "offsets", "where")
+    each = {name: getattr(sample, name, None) for name in names}
+    return {kind: one for kind, one in each.items() if isinstance(one, str)}
+
+
+def _where(index: ChunkIndex, kind: str) -> Numbers:
+    """Read the array that says which samples there are."""
+    return Numbers(kind, whole(index), index)
+
+
+#: Reads what says where samples are.
+READ = {"lengths": numbers_of, "offsets": numbers_of, "where": _where}
+
+
+def _patches(
+    sample: Patches, indexes: list[ChunkIndex], seed: int, named: Numbers | None
+) -> tuple[list[Samples], list[Extents]]:
+    """Return the patches of datasets of equal extents."""
+    k, lead = len(sample.shape), indexes[lead_of(indexes)]
+    for index in indexes:
+        if index.dims[:k] != lead.dims[:k]:
+            raise OptionsError(
+                f"datasets of which patches are taken differ: {index.path!r} from {lead.path!r} "
+                f"(expected {lead.dims[:k]} along the first axes, got {index.dims[:k]})",
+                advice="Take patches of each of them, or of axes in which they are equal",
+                option="path",
+                expected=lead.dims[:k],
+                got=index.dims[:k],
+            )
+    rows = np.zeros(1, np.int64), np.array([lead.n_rows])
+    grid, extents = grid_of(sample, lead, *segments_within(*rows, lead.members.rows))
+    if sample.where is not None:
+        grid = grid.only(np.asarray(sample.where) if named is None else named.values)
+    return [Samples(sample, lead.dims, seed, grid)] * len(indexes), [extents] * len(indexes)
+
+
+def _boxes(
+    sample: At, indexes: list[ChunkIndex], seed: int, takes: list[Any]
+) -> tuple[list[Samples], list[Extents]]:
+    """Return boxes that begin where the user says."""
+    found, boxes = list[Samples](), list[Extents]()
+    for index, given in zip(indexes, takes, strict=True):
+        box = box_of("take", given)
+        if len(box) != sample.n_axes or len(box) > len(index.dims):
+            axes = min(sample.n_axes, len(index.dims))
+            advice = "Give an extent for each axis in which samples begin"
+            raise wrong("take", f"must have {axes} axes", given, advice)
+        sizes = zip(box, index.dims, strict=False)
+        boxes.append(tuple(dim if one is None else one for one, dim in sizes))
+        found.append(listed(sample, index.dims, seed, boxes[-1:]))
+    return found, boxes
 
 
 def _range_entry(sample: Ranges, index: ChunkIndex) -> Entry:
@@ -172,24 +241,29 @@ def _range_entry(sample: Ranges, index: ChunkIndex) -> Entry:
 
 def _takes(sample: At | Clips | None, structure: Structure, n_paths: int) -> list[I64]:
     """Return the offsets of each dataset's rows from where a sample begins."""
+    given = _given(sample, structure, n_paths)
+    name = "take" if isinstance(sample, At) else "per_path"
+    return [offsets_of(name, one) for one in given]
+
+
+def _given(sample: At | Clips | None, structure: Structure, n_paths: int) -> list[Any]:
+    """Return what samples take of each dataset, as the user says it."""
     if sample is None:
-        return [np.zeros(1, np.int64)] * n_paths
+        return [1] * n_paths
     name = "take" if isinstance(sample, At) else "per_path"
     given: Any = sample.take if isinstance(sample, At) else sample.per_path or {}
     if not isinstance(given, Mapping):
-        return [offsets_of(name, given)] * n_paths
+        return [given] * n_paths
     keys = structure.keys or ()
     if unknown := [key for key in given if key not in keys]:
         expected = ", ".join(map(repr, keys)) or "a dict of paths"
         raise wrong(name, f"names no path: expected {expected}", unknown[0], "Name keys of paths")
     if isinstance(sample, Clips):
         usual = np.arange(sample.steps) - sample.before
-        return [offsets_of(name, given[key]) if key in given else usual for key in keys] or [
-            usual
-        ] * n_paths
+        return [given.get(key, usual) for key in keys] or [usual] * n_paths
     if missing := [key for key in keys if key not in given]:
         raise wrong(name, f"lacks a path: expected {missing[0]!r}, too", given, "Name all paths")
-    return [offsets_of(name, given[key]) for key in keys]
+    return [given[key] for key in keys]
 
 
 def _found(
@@ -201,9 +275,9 @@ def _found(
 ) -> Samples:
     if sample is None:
         each = EachRow(index.n_rows)
-        return Samples(At(each, 1), index.n_rows, seed, are_rows=True)
+        return Samples(At(each, 1), index.dims, seed, are_rows=True)
     if isinstance(sample, At):
-        return listed(sample, index.n_rows, seed, takes)
+        return listed(sample, index.dims, seed, takes)
     given = {
         kind: named.get(kind) or Numbers(kind, np.asarray(one), None)
         for kind, one in (("lengths", sample.lengths), ("offsets", sample.offsets))
@@ -214,7 +288,7 @@ def _found(
         spans = row_spans(given, index, gaps="offsets" in given)
         begins, ends = spans.begins, spans.ends
     begins, ends = segments_within(begins, ends, index.members.rows)
-    return clips(sample, index.n_rows, seed, takes, begins, ends, _core.order_rows)
+    return clips(sample, index.dims, seed, takes, begins, ends, _core.order_rows)
 
 
 def _with_mask(structure: Structure, mask: str | bool) -> Structure:

@@ -35,14 +35,15 @@ from typing import Any
 from _multitables import _core
 from _multitables.errors import MultitablesError, StalledError
 from _multitables.parent.ragged.open_rows import Entry, OpenedRows
-from _multitables.parent.ragged.rows_of_requests import Ask, Mask, asking_heap, block_of, nothing
+from _multitables.parent.ragged.rows_of_requests import Ask, asking_heap, block_of, nothing
 from _multitables.parent.random.dataset_handle import DatasetHandle
 from _multitables.parent.random.request import Request
 from _multitables.parent.random.service import AnyReaders, Service
 from _multitables.parent.stream.block_source import BlockGuard, BlockSource
 from _multitables.parent.titles import count, title
 from _multitables.plan.ragged import I64, Fetch, RaggedPlan
-from _multitables.select.selection import Selection, Spans
+from _multitables.plan.sample_rows import Taken
+from _multitables.select.selection import Selection
 
 
 @dataclass
@@ -54,8 +55,8 @@ class _Part:
     offsets: I64 | None
     asks: list[Ask]
     requests: list[Request] = field(default_factory=list)
-    #: Of samples that are padded, which of their rows are not padding.
-    inside: Mask | None = None
+    #: Of samples.
+    taken: Taken | None = None
 
 
 @dataclass
@@ -135,7 +136,7 @@ class RequestedBlocks(BlockSource):
                 if error is not None:
                     raise self._told(error)
         return [
-            block_of(part.entry, part.requests, part.offsets, part.inside) for part in asked.parts
+            block_of(part.entry, part.requests, part.offsets, part.taken) for part in asked.parts
         ]
 
     def _told(self, error: BaseException) -> BaseException:
@@ -195,10 +196,10 @@ class RequestedBlocks(BlockSource):
         assert entry.samples is not None
         assert entry.take is not None
         epoch = self._plan.epoch_of(fetch)
-        rows, inside = entry.samples.rows(fetch.numbers, epoch, entry.take)
-        keys = [Selection(handle, (Spans.of(rows.reshape(-1)),)) for handle in handles]
+        taken = entry.samples.taken(fetch.numbers, epoch, entry.take)
+        keys = [Selection(handle, (taken.step,)) for handle in handles]
         asks: list[Ask] = [_asking(self.service, key) for key in keys]
-        return _Part(entry, None, asks, inside=inside)
+        return _Part(entry, None, asks, taken=taken)
 
     def end(self, sound: bool) -> None:
         """End the requests, and give the readers back."""

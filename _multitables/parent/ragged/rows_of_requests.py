@@ -12,7 +12,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from _multitables.parent.ragged.open_rows import Entry
 from _multitables.parent.ragged.ragged_block import RaggedBlock
@@ -20,10 +19,10 @@ from _multitables.parent.random.dataset_handle import DatasetHandle
 from _multitables.parent.random.request import Request
 from _multitables.parent.random.service import Service
 from _multitables.plan.ragged import I64, Fetch
+from _multitables.plan.sample_rows import Taken, sample_shape
 from _multitables.select.selection import Selection
 from _multitables.wire.request_bytes import encode_heap
 
-Mask = npt.NDArray[np.bool_]
 #: Makes the request of a fetch, from the number of tries for a stage.
 Ask = Callable[[int | None], Request]
 
@@ -48,20 +47,18 @@ def asking_heap(
 
 
 def block_of(
-    entry: Entry, requests: Sequence[Request], offsets: I64 | None, inside: Mask | None = None
+    entry: Entry, requests: Sequence[Request], offsets: I64 | None, taken: Taken | None = None
 ) -> Any:
-    """Make the block of all rows of a fetch from the results of its requests.
-
-    Of samples that are padded, `inside` says which rows are not padding.
-    """
+    """Make the block of all rows of a fetch, or of what was `taken`, from results of requests."""
     if entry.is_mask:
-        return inside
+        assert taken is not None
+        return taken.inside
     arrays = []
     for request in requests:
         with request.get_unsafe() as view:
             arrays.append(view)
-    if entry.samples is not None:
-        return as_samples(entry, arrays[0], inside)
+    if taken is not None:
+        return taken.made(arrays[0])
     if offsets is None:
         return arrays[0]
     columns = arrays.pop() if entry.has_columns else None
@@ -79,21 +76,6 @@ def _ended(text: Any, offsets: I64) -> tuple[Any, I64]:
     return np.frombuffer(b"".join(rows), np.uint8), ends
 
 
-def as_samples(entry: Entry, rows: Any, inside: Mask | None) -> Any:
-    """Return rows as samples, with what stands in the place of those outside."""
-    assert entry.samples is not None
-    assert entry.take is not None
-    if entry.samples.are_rows:
-        return rows
-    made = rows.reshape(-1, len(entry.take), *rows.shape[1:])
-    pad = entry.samples.pad
-    if inside is None or pad == "edge" or inside.all():
-        return made
-    made = made.copy()
-    made[~inside] = pad
-    return made
-
-
 def nothing(entry: Entry) -> Any:
     """Return the empty block."""
     if entry.samples is not None and not entry.samples.are_rows:
@@ -101,7 +83,7 @@ def nothing(entry: Entry) -> Any:
         if entry.is_mask:
             return np.empty((0, len(entry.take)), np.bool_)
         (index,) = entry.indexes
-        return np.empty((0, len(entry.take), *index.row_shape), index.dtype)
+        return np.empty((0, *sample_shape(entry.take, index.shape)), index.dtype)
     arrays = [np.empty((0, *index.row_shape), index.dtype) for index in entry.indexes]
     if entry.spans is None:
         return arrays[0]

@@ -8,6 +8,8 @@ Law
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from _multitables import machine, options, sizes
 from _multitables.errors import OptionsError
 from _multitables.index.datasets.source import Source
@@ -21,6 +23,7 @@ from _multitables.parent.readers.reader_pool import ReaderPool
 from _multitables.parent.readers.supervisor import Readers
 from _multitables.parent.stream.open_stream import DataSpec
 from _multitables.parent.stream.stream_queue import RaggedQueue
+from _multitables.parent.stream.warnings_of_streams import warn_of_amplification
 from _multitables.plan.dataset_table import lead_of
 from _multitables.plan.ragged import RaggedPlan
 from _multitables.plan.reader_options import BatchOptions, ReaderOptions, StreamOptions
@@ -30,6 +33,8 @@ from _multitables.plan.sharding import Ranges
 
 #: Fetches of a full shuffle that are in memory at once, the one that is delivered among them.
 FULL_FETCHES = 3
+#: Readers keep chunks of patches in one part in this many of the memory that is available.
+MEMORY_SHARE = 4
 
 
 def stream_plan(opened: OpenedRows, wanted: StreamOptions, tail_only: bool = False) -> RaggedPlan:
@@ -70,7 +75,8 @@ def batch_plan(
     fetch_bytes = {
         FILE_ORDER: 0,
         CHUNKS: 0,
-        WINDOW: order.window_rows * lead.row_bytes,
+        # Readers keep the chunks of a window of patches.
+        WINDOW: 0 if opened.grid else order.window_rows * lead.row_bytes,
         FULL: wanted.memory_limit_bytes // FULL_FETCHES,
     }[order.shuffle]
     return _plan(
@@ -117,13 +123,17 @@ def start_rows(
 ) -> RaggedQueue:
     """Let readers of `pool` read what a plan says."""
     needed = (plan.depth + 2) * max(plan.fetch_bytes, plan.longest_bytes)
+    kept = None
+    if opened.grid is not None:
+        least, most = options.MIN_CACHE_BYTES, machine.available_bytes() // MEMORY_SHARE
+        kept = max(least, min(opened.grid.kept_bytes(plan.order), most) // n_procs)
     wanted = checked(
         ReaderOptions,
         n_procs=n_procs,
         memory_limit_bytes=min(
             max(needed, options.REQUEST_BYTES), max(machine.memory_limit_bytes(), 1)
         ),
-        cache_limit_bytes=None,
+        cache_limit_bytes=kept,
         library_timeout_seconds=None,  # the pool's readers have it
         trusted=True,  # so is what is indexed
     )
@@ -131,6 +141,8 @@ def start_rows(
     try:
         filename = opened.indexes[0].filename
         service = Service(filename, wanted, None, readers)
+        if kept is not None:
+            service.queue.keep_own()
         with spec.file.open() as source:
             if source.direct:
                 device.check_direct(filename)
@@ -145,6 +157,15 @@ def start_rows(
     except BaseException:
         readers.stop()
         raise
+
+
+def window_of(opened: OpenedRows, order: OrderWords, wanted: BatchOptions) -> OrderWords:
+    """Return an order with a window of patches of which readers keep all chunks."""
+    grid = opened.grid
+    if grid is None or order.shuffle != WINDOW:
+        return order
+    warn_of_amplification(opened.entries[0].indexes[0], grid.decoded)
+    return order if wanted.window_rows else replace(order, window_rows=grid.window)
 
 
 def check_options(wanted: BatchOptions) -> None:

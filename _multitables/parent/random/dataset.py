@@ -10,13 +10,31 @@ Law
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
 
 import numpy as np
 
 from _multitables.parent.random.stage import Stage, StagePool, shape_elements
+from _multitables.plan.sampled import Sampled
+from _multitables.plan.samples import Sample
 from _multitables.select.selection import DatasetInfo, Selection
+
+
+class SampleKeys(Protocol):
+    """Samples of a dataset, by their numbers."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """That of all samples together."""
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """That of the dataset."""
+
+    def __len__(self) -> int: ...
+    def __getitem__(self, key: Any) -> Selection: ...
+
 
 _KEPT_AS_IS = frozenset({int, slice, str})
 
@@ -24,9 +42,15 @@ _KEPT_AS_IS = frozenset({int, slice, str})
 class Dataset:
     """What all datasets of a `Reader` have; made by `Reader.get_dataset`."""
 
-    def __init__(self, info: DatasetInfo, whole: Selection) -> None:
+    def __init__(
+        self,
+        info: DatasetInfo,
+        whole: Selection,
+        make_samples: Callable[[Sample], SampleKeys] | None = None,
+    ) -> None:
         self._info = info
         self._whole = whole
+        self._make_samples = make_samples
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -82,7 +106,7 @@ class Dataset:
         return Stage(shape_elements(size_natoms, ()) * self.dtype.itemsize)
 
 
-class _Shaped(Dataset):
+class _Shaped(Dataset, Sampled[SampleKeys]):
     """A dataset of one shape."""
 
     def create_stage(self, shape: Any) -> Stage:
@@ -119,6 +143,10 @@ class _Shaped(Dataset):
         StagePool
         """
         return StagePool(self._stage_bytes(shape), shape_elements(num_stages, ()))
+
+    def _samples(self, sample: Sample) -> SampleKeys:
+        assert self._make_samples is not None
+        return self._make_samples(sample)
 
     def _stage_bytes(self, shape: Any) -> int:
         return shape_elements(shape, self._info.shape) * self._info.dtype.itemsize

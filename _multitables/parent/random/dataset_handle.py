@@ -13,6 +13,10 @@ from __future__ import annotations
 import threading
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
 
 from _multitables import _core
 from _multitables.errors import FileChangedError
@@ -27,6 +31,7 @@ from _multitables.parent.random.stage import made
 from _multitables.plan.dataset_table import DatasetTable, lookup_table
 from _multitables.select.selection import DatasetInfo
 from _multitables.wire import plan_bytes
+from _multitables.wire.request_bytes import unpack_ragged
 
 
 @dataclass(eq=False)
@@ -121,6 +126,10 @@ class DatasetHandle(DatasetInfo):
     """What selections know of their dataset, with its catalogues."""
 
     catalogues: Catalogues = field(kw_only=True)
+
+    def unpacked(self, rows: npt.NDArray[np.uint8]) -> list[npt.NDArray[Any]]:
+        """Return ragged rows as they travel as arrays."""
+        return unpack_ragged(rows, self.dtype, self.atom_shape)
 
 
 def open_dataset(

@@ -25,7 +25,6 @@ from _multitables.errors import ClosedError
 from _multitables.parent.random.pieces import Pieces
 from _multitables.parent.random.proxy import Proxy
 from _multitables.select.selection import Selection
-from _multitables.wire.request_bytes import unpack_ragged
 
 _PENDING, _DONE, _CANCELLED = _core.HANDLE_PENDING, _core.HANDLE_DONE, _core.HANDLE_CANCELLED
 #: What `Future.__init__` makes.
@@ -73,11 +72,14 @@ class Request(Future[Any]):
         key: Selection | Pieces,
         stages: _core.Stages,
         handle: _core.RequestHandle | None,
+        finish: Callable[[Any], Any] | None = None,
     ) -> None:
         self._server = server
         self._key = key
         self._stages = stages
         self._handle = handle
+        #: Makes the result of what the stage holds, of ragged rows and samples. None: it is that.
+        self._finish = finish
 
     #: Why there is no result.
     _error: BaseException | None = None
@@ -86,8 +88,6 @@ class Request(Future[Any]):
     #: Since when it waits to be asked again, in another way or with a larger stage.
     _waits_since: float | None = None
     _by_library = False
-    #: Of ragged rows: dtype and shape of an atom.
-    _ragged: tuple[Any, tuple[int, ...]] | None = None
     _taking = threading.Lock()
 
     # ---- the result
@@ -115,11 +115,11 @@ class Request(Future[Any]):
         if handle is not None and self._error is None:
             result = handle.read()
             if result is not None:
-                return result
+                return result if self._finish is None else self._finish(result)
         if handle is None or handle.wait(options.WATCH_SECONDS) != _DONE:
             handle = self._wait(None)
         copy = handle.copy()
-        if copy is None or self._ragged is not None:
+        if copy is None or self._finish is not None:
             return self._cut(copy)
         return copy
 
@@ -250,14 +250,14 @@ class Request(Future[Any]):
     def _cut(self, values: Any) -> Any:
         """Make the result of what a stage held, or of what is left."""
         if values is not None:
-            return values if self._ragged is None else unpack_ragged(values, *self._ragged)
+            return values if self._finish is None else self._finish(values)
         if self._kept is None:
             raise ClosedError(
                 f"the result of {self._key!r} was taken before, and its stage given back",
                 advice="Keep what get() returned, or use result(), which keeps it",
             )
-        if self._ragged is not None:
-            return [row.copy() for row in self._kept]
+        if isinstance(self._kept, (list, tuple)):
+            return type(self._kept)(one.copy() for one in self._kept)
         return self._kept.copy()
 
     def _give_back(self) -> None:
@@ -325,7 +325,7 @@ class Ask:
     error: BaseException | None = _of("_error")
     waits_since: float | None = _of("_waits_since")
     by_library: bool = _of("_by_library")
-    ragged: tuple[Any, tuple[int, ...]] | None = _of("_ragged")
+    finish: Callable[[Any], Any] | None = _of("_finish")
 
     def __init__(self, request: Request) -> None:
         self._request = request

@@ -140,7 +140,7 @@ class Service:
                 option="stage",
                 got=stages,
             )
-        form, request = normalize(key), Request(self, key, stages, None)
+        form, request = normalize(key), Request(self, key, stages, None, key.finish)
         ask = Ask(request)
         if isinstance(form, Refused):
             self._check(stages)
@@ -158,7 +158,7 @@ class Service:
             return request
         ask.by_library = True
         if form.ragged:
-            ask.ragged = key.dataset.dtype, key.dataset.atom_shape
+            ask.finish = key.dataset.unpacked
         return request
 
     def ask_heap(

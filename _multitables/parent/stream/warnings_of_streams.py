@@ -13,10 +13,18 @@ import inspect
 import warnings
 from collections.abc import Container, Mapping
 
-from _multitables.errors import MissingFileWarning, MultitablesError, SlowFilterWarning
+from _multitables.errors import (
+    AmplificationWarning,
+    MissingFileWarning,
+    MultitablesError,
+    SlowFilterWarning,
+)
 from _multitables.filter_names import NAMES
-from _multitables.index.chunk_index import ByLibrary
+from _multitables.index.chunk_index import ByLibrary, ChunkIndex
 from _multitables.plan.stream_plan import ReadPlan
+
+#: A shuffle that decodes chunks more often than this is reported.
+AMPLIFIED = 2.0
 
 
 def warn_of_slow_filters(plan: ReadPlan, native_filters: Container[int]) -> None:
@@ -53,6 +61,21 @@ def warn_of_missing(missing: Mapping[str, MultitablesError]) -> None:
             filename=filename,
         )
         warnings.warn(warning, stacklevel=_stacklevel())
+
+
+def warn_of_amplification(index: ChunkIndex, decoded: float) -> None:
+    """Report that a shuffle of patches decodes chunks several times, and what would do."""
+    if decoded < AMPLIFIED:
+        return
+    warning = AmplificationWarning(
+        f"a shuffled epoch of patches of {index.path!r} in {index.filename!r} decodes each chunk "
+        f"about {decoded:.1f} times (expected at most {AMPLIFIED}), as they reach over several",
+        good="The patches are right",
+        advice="Take smaller patches, a larger stride or shuffle=None, or store smaller chunks",
+        filename=index.filename,
+        path=index.path,
+    )
+    warnings.warn(warning, stacklevel=_stacklevel())
 
 
 def _stacklevel() -> int:

@@ -162,6 +162,11 @@ impl WorkQueue {
         Ok(py.detach(|| request_threads::start(&self.0, number))?)
     }
 
+    /// From now on each reader does its own tasks, whose chunks it keeps.
+    fn keep_own(&self) {
+        self.0.work_queue.keep_own();
+    }
+
     /// Let who waits answer, and threads; or let threads leave, as processes answer from now on.
     fn answer_here(&self, is_here: bool) {
         in_process::answer_here(&self.0, is_here);

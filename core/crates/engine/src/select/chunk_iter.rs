@@ -1,7 +1,7 @@
 //! Which chunks a hyperslab touches, and what of each goes where in the result.
 //!
 //! Law:
-//! 1. A hyperslab is a product of lines: the points together, and each axis. Along a line a chunk
+//! 1. A hyperslab is a product of lines: the boxes at points together, and each axis. Along a line a chunk
 //!    holds a segment; one segment of each line is what a chunk has to give.
 //! 2. Ranges stay ranges, never lists: a million rows cost as little as one. Lists and points are
 //!    sorted by chunk, so that each chunk comes once.
@@ -10,7 +10,7 @@
 //! 5. Pure numbers: bytes within a chunk and within the result, no memory is touched here. What is
 //!    kept from request to request is room for numbers.
 
-use crate::select::selection::{Axis, Hyperslab, chunks_along};
+use crate::select::selection::{Axis, Hyperslab, MAX_DIMS, chunks_along, each_chunk};
 use std::ops::Range;
 use tables::plan::Dataset;
 
@@ -48,7 +48,7 @@ impl Geometry {
 
 /// One listed index, or `n` neighbours: the chunk's number along its line, the bytes in the chunk and
 /// in the result.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Pair {
     grid_index: u64,
     pub src: usize,
@@ -173,6 +173,23 @@ impl Line {
     }
 }
 
+/// Add the units of a block, which begins at a pair: along each axis how many, and their distances
+/// in the chunk and in the result.
+fn push_block(pairs: &mut Vec<Pair>, first: Pair, block: &[(usize, usize, usize)], together: bool) {
+    match *block {
+        [] => pairs.push(first),
+        [(n, ..)] if together => pairs.push(Pair { n, ..first }),
+        [(count, src, dst), ref inner @ ..] => {
+            for number in 0..count {
+                let mut pair = first;
+                pair.src += number * src;
+                pair.dst += number * dst;
+                push_block(pairs, pair, inner, together);
+            }
+        }
+    }
+}
+
 impl ChunkIter {
     /// Begin with what part `part` of `n_parts` has of a hyperslab that is not empty.
     pub fn set(
@@ -188,7 +205,8 @@ impl ChunkIter {
         (self.part, self.n_parts, self.together) = (part, n_parts.max(1), 1);
         self.end = u64::MAX;
         let mut n_axes = slab.axes();
-        if slab.runs.is_empty() && dataset.field_bytes == dataset.element_bytes {
+        let entire = slab.runs.is_empty() && dataset.field_bytes == dataset.element_bytes;
+        if entire {
             // Trailing axes that are whole in the chunk and in the result lie together.
             while n_axes > 0 {
                 let dim = slab.k + n_axes - 1;
@@ -220,13 +238,13 @@ impl ChunkIter {
             if axis.list.is_some() {
                 self.list(&axis, &mut line, alone);
             } else if !axis.spans.is_empty() {
-                let entire = slab.runs.is_empty() && dataset.field_bytes == dataset.element_bytes;
                 self.spans(&axis, &mut line, alone, entire && self.lines.is_empty());
             }
             self.lines.push(line);
         }
         if slab.k > 0 {
-            let line = self.points(slab, dataset, geometry, dst, alone);
+            let together = entire && self.lines.is_empty();
+            let line = self.boxes(slab, dataset, geometry, dst, (alone, together));
             self.lines.push(line);
         }
         self.lines.reverse();
@@ -277,43 +295,68 @@ impl ChunkIter {
         line.count = self.sort(at);
     }
 
-    fn points(
+    /// What chunks have of boxes, in rows of neighbours where units are; else a pair for each unit.
+    fn boxes(
         &mut self,
         slab: &Hyperslab<'_>,
         dataset: &Dataset,
         geometry: &Geometry,
         dst: usize,
-        alone: bool,
+        (alone, together): (bool, bool),
     ) -> Line {
-        let at = self.pairs.len();
-        for (number, &point) in slab.points.iter().enumerate() {
-            let mut rest = point;
-            let mut pair = Pair {
-                grid_index: 0,
-                src: 0,
-                dst: number * dst,
-                n: 1,
-            };
-            for dim in (0..slab.k).rev() {
-                let index = if dim == 0 {
-                    rest
-                } else {
-                    rest % dataset.dims[dim]
+        let (at, k) = (self.pairs.len(), slab.k);
+        let (extents, chunks) = (slab.extents, &dataset.chunk_dims[..k]);
+        let mut dst_strides = [dst; MAX_DIMS];
+        let mut box_bytes = dst;
+        for dim in (0..k).rev() {
+            dst_strides[dim] = box_bytes;
+            box_bytes *= extents[dim] as usize;
+        }
+        for number in 0..slab.points.len() {
+            let origin = slab.origin(number, &dataset.dims);
+            each_chunk(&origin[..k], extents, chunks, &mut |along| {
+                // Until they are sorted `n` has the box.
+                let mut pair = Pair {
+                    dst: number * box_bytes,
+                    n: number,
+                    ..Pair::default()
                 };
-                let along = index / dataset.chunk_dims[dim];
-                let within = index - along * dataset.chunk_dims[dim];
-                pair.grid_index += along * geometry.grid_strides[dim];
-                pair.src += within as usize * geometry.byte_strides[dim];
-                if dim > 0 {
-                    rest /= dataset.dims[dim];
+                for dim in 0..k {
+                    let begin = origin[dim].max(along[dim] * chunks[dim]);
+                    let within = (begin - along[dim] * chunks[dim]) as usize;
+                    pair.grid_index += along[dim] * geometry.grid_strides[dim];
+                    pair.src += within * geometry.byte_strides[dim];
+                    pair.dst += (begin - origin[dim]) as usize * dst_strides[dim];
                 }
+                self.push(pair, alone);
+                true
+            });
+        }
+        let mut count = self.sort(at);
+        let is_points = extents.iter().all(|&extent| extent == 1);
+        if is_points {
+            self.pairs[at..].iter_mut().for_each(|pair| pair.n = 1);
+        } else {
+            for overlap in self.pairs.split_off(at) {
+                let origin = slab.origin(overlap.n, &dataset.dims);
+                let mut block = [(0, 0, 0); MAX_DIMS];
+                for dim in 0..k {
+                    let n_chunks = chunks_along(dataset.dims[dim], chunks[dim]);
+                    let along = overlap.grid_index / geometry.grid_strides[dim] % n_chunks;
+                    let begin = origin[dim].max(along * chunks[dim]);
+                    let end = (origin[dim] + extents[dim]).min((along + 1) * chunks[dim]);
+                    let count = (end - begin) as usize;
+                    block[dim] = (count, geometry.byte_strides[dim], dst_strides[dim]);
+                }
+                let first = Pair { n: 1, ..overlap };
+                push_block(&mut self.pairs, first, &block[..k], together);
             }
-            self.push(pair, alone);
+            count = (self.pairs.len() - at) as u64;
         }
         Line {
             start: 0,
             step: 0,
-            count: self.sort(at),
+            count,
             chunk: 1,
             src: 0,
             dst,

@@ -1,4 +1,4 @@
-//! What a request wants of a dataset, in normal form: points, axes and byte runs.
+//! What a request wants of a dataset, in normal form: boxes at points, axes and byte runs.
 //!
 //! Law:
 //! 1. The words are written by `_multitables/wire/request_bytes.py` and read here; both number the same.
@@ -81,8 +81,10 @@ pub struct Hyperslab<'a> {
     n_axes: usize,
     /// How many leading dimensions the points select together.
     pub k: usize,
-    /// Row-major numbers over these.
+    /// Row-major numbers over these, at which boxes begin.
     pub points: &'a [u64],
+    /// Of each box along each of these; a point alone is a box of one element.
+    pub extents: &'a [u64],
     /// Byte offset in the field and length, of each contiguous run; none: the entire field.
     pub runs: &'a [u64],
     /// Delivered of one element.
@@ -106,7 +108,9 @@ impl<'a> Hyperslab<'a> {
             return Err("the request has points, but no axes for them");
         }
         let (k, n_axes) = (k as usize, n_axes as usize);
-        let points_at = HEAD_WORDS + n_axes * AXIS_WORDS;
+        let extents_at = HEAD_WORDS + n_axes * AXIS_WORDS;
+        let extents = part(words, extents_at, k as u64).ok_or(SHORT)?;
+        let points_at = extents_at + k;
         let points = part(words, points_at, n_points).ok_or(SHORT)?;
         let runs_words = n_runs.checked_mul(2).ok_or(SHORT)?;
         let mut slab = Hyperslab {
@@ -114,13 +118,15 @@ impl<'a> Hyperslab<'a> {
             n_axes,
             k,
             points,
+            extents,
             runs: &[],
             element_bytes: element_bytes as usize,
             out_bytes: 0,
         };
         let lists_at = points_at + points.len();
         let mut runs_at = lists_at;
-        let mut elements = Some(if k > 0 { points.len() as u64 } else { 1 });
+        let boxes = if k > 0 { n_points } else { 1 };
+        let mut elements = product(extents).and_then(|each| each.checked_mul(boxes));
         for number in 0..n_axes {
             let [start, step, count, list_at] = slab.axis_words(number).ok_or(SHORT)?;
             let dim = dataset.dims[k + number];
@@ -153,6 +159,7 @@ impl<'a> Hyperslab<'a> {
         if k > 0 {
             let extent = product(&dataset.dims[..k]).ok_or("the points' axes are too large")?;
             check_below(points, extent)?;
+            check_boxes(&slab, &dataset.dims[..k])?;
         }
         slab.runs = part(words, runs_at, runs_words).ok_or(SHORT)?;
         check_runs(slab.runs, element_bytes, dataset.field_bytes as u64)?;
@@ -237,27 +244,67 @@ impl<'a> Hyperslab<'a> {
 
     fn point_residues(&self, dataset: &Dataset, stride: u64, n: u64) -> Residues {
         let (dims, chunks) = (&dataset.dims[..self.k], &dataset.chunk_dims[..self.k]);
+        let mut factors = [0; MAX_DIMS];
+        let mut factor = stride;
+        for axis in (0..self.k).rev() {
+            factors[axis] = factor;
+            factor = factor * (chunks_along(dims[axis], chunks[axis]) % n) % n;
+        }
         let mut found = Residues::default();
         let mut count = 0;
-        for &point in self.points {
-            let (mut rest, mut factor, mut term) = (point, stride, 0);
-            for axis in (0..self.k).rev() {
-                let n_chunks = chunks_along(dims[axis], chunks[axis]);
-                let index = if axis == 0 { rest } else { rest % dims[axis] };
-                if n_chunks > 1 {
-                    term += index / chunks[axis] % n * factor;
-                    factor = factor * (n_chunks % n) % n;
-                }
-                if axis > 0 {
-                    rest /= dims[axis];
-                }
-            }
-            count += usize::from(found.add((term % n) as usize));
-            if count as u64 == n {
+        for number in 0..self.points.len() {
+            let origin = self.origin(number, dims);
+            each_chunk(&origin[..self.k], self.extents, chunks, &mut |along| {
+                let terms = along
+                    .iter()
+                    .zip(factors)
+                    .map(|(at, factor)| at % n * factor);
+                count += u64::from(found.add((terms.sum::<u64>() % n) as usize));
+                count < n
+            });
+            if count == n {
                 break;
             }
         }
         found
+    }
+
+    /// Where box `number` begins.
+    pub fn origin(&self, number: usize, dims: &[u64]) -> [u64; MAX_DIMS] {
+        let (mut rest, mut origin) = (self.points[number], [0; MAX_DIMS]);
+        for axis in (1..self.k).rev() {
+            origin[axis] = rest % dims[axis];
+            rest /= dims[axis];
+        }
+        origin[0] = rest;
+        origin
+    }
+}
+
+/// Call `f` with the coordinates of each chunk that a box touches, until it returns false.
+pub fn each_chunk(
+    origin: &[u64],
+    extents: &[u64],
+    chunks: &[u64],
+    f: &mut impl FnMut(&[u64]) -> bool,
+) {
+    let k = origin.len();
+    let mut along = [0; MAX_DIMS];
+    for axis in 0..k {
+        along[axis] = origin[axis] / chunks[axis];
+    }
+    loop {
+        if !f(&along[..k]) {
+            return;
+        }
+        let last = |axis: usize| (origin[axis] + extents[axis] - 1) / chunks[axis];
+        let Some(axis) = (0..k).rev().find(|&axis| along[axis] < last(axis)) else {
+            return;
+        };
+        along[axis] += 1;
+        for inner in axis + 1..k {
+            along[inner] = origin[inner] / chunks[inner];
+        }
     }
 }
 
@@ -279,6 +326,26 @@ fn check_below(indices: &[u64], end: u64) -> Result<(), Refused> {
     let most = indices.iter().fold(0, |most, &index| index.max(most));
     if !indices.is_empty() && most >= end {
         return Err("an index of the request is out of bounds");
+    }
+    Ok(())
+}
+
+/// No box is empty, and each lies in the dataset.
+fn check_boxes(slab: &Hyperslab<'_>, dims: &[u64]) -> Result<(), Refused> {
+    const OUTSIDE: Refused = "a box of the request is empty or out of bounds";
+    let fits = |(&extent, &dim): (&u64, &u64)| (1..=dim.max(1)).contains(&extent);
+    if !slab.extents.iter().zip(dims).all(fits) {
+        return Err(OUTSIDE);
+    }
+    if slab.extents.iter().all(|&extent| extent == 1) {
+        return Ok(());
+    }
+    for number in 0..slab.points.len() {
+        let origin = slab.origin(number, dims);
+        let mut axes = origin.iter().zip(slab.extents).zip(dims);
+        if axes.any(|((at, extent), dim)| *extent > dim - at) {
+            return Err(OUTSIDE);
+        }
     }
     Ok(())
 }

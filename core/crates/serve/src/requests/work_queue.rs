@@ -71,7 +71,10 @@ struct Head {
     /// Moves with every answer while this many threads wait.
     answers_word: AtomicU32,
     watched: AtomicU32,
-    _pad0: Pad<10>,
+    /// Readers keep to their own tasks, whose chunks they keep: no other decodes these, too.
+    own: AtomicU32,
+    _half: AtomicU32,
+    _pad0: Pad<9>,
     /// Tasks that were handed out. On a cache line of its own, as it moves with every task.
     submitted: AtomicU64,
     turns: Turns,
@@ -293,6 +296,7 @@ impl WorkQueue {
         let (queue, _) = self.queue(reader);
         match self.backlog(reader) {
             0 => false,
+            _ if self.head().own.load(SeqCst) != 0 => queue.slow.load(SeqCst) != 0,
             1 => queue.slow.load(SeqCst) != 0 || self.is_busy(reader),
             _ => true,
         }

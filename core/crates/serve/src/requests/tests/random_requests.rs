@@ -16,6 +16,8 @@ enum Indices {
 pub struct Request {
     k: usize,
     points: Vec<u64>,
+    /// Of the box at each point.
+    extents: Vec<u64>,
     axes: Vec<Indices>,
     /// None: the entire field.
     runs: Option<Vec<(usize, usize)>>,
@@ -41,6 +43,7 @@ impl Request {
         Request {
             k: 0,
             points: Vec::new(),
+            extents: Vec::new(),
             axes: vec![Indices::Range(start, step, count)],
             runs: None,
         }
@@ -58,9 +61,20 @@ impl Request {
         } else {
             0
         };
-        let points = (0..n_points).map(|_| random.below(extent.max(1))).collect();
+        let mut extents = vec![1; k];
+        if random.below(2) == 0 {
+            let some = |&dim: &u64| 1 + random.below(dim.clamp(1, 6));
+            extents = dataset.dims[..k].iter().map(some).collect();
+        }
+        let mut point = || {
+            let axes = dataset.dims[..k].iter().zip(&extents);
+            axes.fold(0, |number, (&dim, extent)| {
+                number * dim + random.below(dim - extent + 1)
+            })
+        };
+        let points = (0..n_points).map(|_| point()).collect();
+        let mut most = 3000 / extents.iter().product::<u64>().max(1) + 1;
         // Results stay small.
-        let mut most = 3000;
         let axes = dataset.dims[k..]
             .iter()
             .map(|&dim| {
@@ -81,6 +95,7 @@ impl Request {
         Request {
             k,
             points,
+            extents,
             axes,
             runs,
         }
@@ -97,7 +112,7 @@ impl Request {
         let mut words = vec![0, dataset.number, dataset.at as u64, table];
         words.extend([self.k, self.points.len(), n_axes, runs.len(), bytes].map(|n| n as u64));
         let mut lists: Vec<u64> = Vec::new();
-        let lists_at = 9 + 4 * n_axes + self.points.len();
+        let lists_at = 9 + 4 * n_axes + self.k + self.points.len();
         for dim in 0..n_axes {
             words.extend(match self.axes.get(dim) {
                 None => [0, 1, dataset.dims[self.k + dim], 0],
@@ -116,6 +131,7 @@ impl Request {
                 }
             });
         }
+        words.extend(&self.extents);
         words.extend(&self.points);
         words.extend(lists);
         words.extend(runs.iter().flat_map(|run| [run.0 as u64, run.1 as u64]));
@@ -125,18 +141,28 @@ impl Request {
     /// The result, one element after the other.
     pub fn expected(&self, dataset: &TestDataset) -> Vec<u8> {
         let dims = &dataset.dims;
+        let origin = |point: u64| {
+            let (mut rest, mut index) = (point, vec![0; self.k]);
+            for dim in (0..self.k).rev() {
+                index[dim] = rest % dims[dim];
+                rest /= dims[dim];
+            }
+            index
+        };
+        let boxes = self.points.iter().flat_map(|&point| {
+            let each = |boxes: Vec<Vec<u64>>, (at, &extent): (u64, &u64)| {
+                let along = |index: &Vec<u64>| {
+                    let index = index.clone();
+                    (at..at + extent).map(move |at| [&index[..], &[at]].concat())
+                };
+                boxes.iter().flat_map(along).collect()
+            };
+            let axes = origin(point).into_iter().zip(&self.extents);
+            axes.fold(vec![vec![]], each)
+        });
         let mut indices: Vec<Vec<u64>> = match self.k {
             0 => vec![vec![]],
-            k => (self.points.iter())
-                .map(|&point| {
-                    let (mut rest, mut index) = (point, vec![0; k]);
-                    for dim in (0..k).rev() {
-                        index[dim] = rest % dims[dim];
-                        rest /= dims[dim];
-                    }
-                    index
-                })
-                .collect(),
+            _ => boxes.collect(),
         };
         for dim in 0..dims.len() - self.k {
             let all = match self.axes.get(dim) {

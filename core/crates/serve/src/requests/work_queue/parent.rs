@@ -137,6 +137,11 @@ impl WorkQueue {
         self.change(slot, READY, DONE)
     }
 
+    /// From now on each reader does its own tasks, but for those of one that is at something slow.
+    pub fn keep_own(&self) {
+        self.head().own.store(1, SeqCst);
+    }
+
     /// Nothing new will be asked: readers leave when everything is answered.
     pub fn close(&self) {
         self.head().closing.store(1, SeqCst);
