@@ -13,6 +13,7 @@ import shutil
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import h5py
 import numpy as np
@@ -61,7 +62,7 @@ def write_prices(filename: str) -> None:
 
 
 #: What projects of several fields keep: file -> path -> shape and dtype, or values.
-FIELDS: dict[str, dict[str, object]] = {
+FIELDS: dict[str, dict[str, Any]] = {
     "episodes.h5": {
         "pixels": ((200, 16, 16, 3), "u1"),
         "action": ((200, 2), "f4"),
