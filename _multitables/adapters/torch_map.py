@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import operator
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -22,7 +22,7 @@ from torch.utils.data import Dataset
 
 from _multitables.adapters.torch_tensors import crossing, split, tensor
 from _multitables.errors import OptionsError, SubprocessException, UnsupportedDatasetError
-from _multitables.index.files.name import check_one_file
+from _multitables.index.files.name import Filename
 from _multitables.index.files.names import files_named, whole_names
 from _multitables.index.joined.kept_source import KeptSource
 from _multitables.index.versions.version import VersionKey
@@ -33,6 +33,7 @@ from _multitables.parent.random.dataset import VLArrayDataset
 from _multitables.parent.random.request import Request
 from _multitables.parent.random_reader import Reader
 from _multitables.parent.stream.open_stream import DataSpec, Opened, open_data
+from _multitables.parent.titles import file_title
 from _multitables.plan.samples import Sample, numbered
 from _multitables.remote.options import StorageOptions
 from _multitables.select.selection import Selection
@@ -64,8 +65,8 @@ class TorchMapDataset(Dataset[Any]):
 
     Parameters
     ----------
-    filename : str or path-like
-        The HDF5 file.
+    filename : str, path-like, or sequence of them
+        The HDF5 file, or several, as for `Streamer`.
     path : str, or list, tuple or dict of str
         Dataset in the file, or several of equal length: samples are then tuples, or dicts with the
         same keys, of tensors.
@@ -114,7 +115,7 @@ class TorchMapDataset(Dataset[Any]):
 
     def __init__(
         self,
-        filename: str | os.PathLike[str],
+        filename: Filename | Iterable[Filename],
         path: Paths,
         *,
         n_procs: int | None = None,
@@ -126,12 +127,11 @@ class TorchMapDataset(Dataset[Any]):
         version: VersionKey | None = None,
         sample: Sample | None = None,
     ) -> None:
-        check_one_file(filename, "TorchMapDataset")
         storage = StorageOptions.of((open_options or {}).get("storage_options"))
         #: Without a query, which may be a signature; the options have it.
         self.filename, storage = files_named(filename, storage)
-        check_one_file(self.filename, "TorchMapDataset")
-        self._name = whole_names(self.filename)[0]
+        names = whole_names(self.filename)
+        self._names: Any = names if isinstance(self.filename, list) else names[0]
         self.path = path
         _, self._paths = structure_of(path)
         self._n_procs = n_procs
@@ -222,7 +222,7 @@ class TorchMapDataset(Dataset[Any]):
 
     def _indexed(self) -> Opened | OpenedRows:
         if self._opened is None:  # without readers: a DataLoader asks where nothing is read
-            file = KeptSource(self._name, self._open_options, keeps=False)
+            file = KeptSource(self._names, self._open_options, keeps=False)
             spec = DataSpec(
                 file, self.path, self._field, version=self._version, sample=self._sample
             )
@@ -257,7 +257,7 @@ class TorchMapDataset(Dataset[Any]):
     def _tensor(
         self, request: Request | None, inside: npt.NDArray[np.bool_] | None
     ) -> torch.Tensor:
-        where = f"{self.path!r} in {os.fspath(self.filename)!r}"
+        where = f"{self.path!r} in {file_title(self.filename)}"
         if request is None:
             return tensor(inside, where)
         with request.get_unsafe() as array:
@@ -267,7 +267,7 @@ class TorchMapDataset(Dataset[Any]):
         if self._mine is None or self._mine[0] != os.getpid():
             n_procs = self._n_procs or (None if split() is None else 1)
             reader = Reader(
-                self._name,
+                self._names,
                 n_procs,
                 memory_limit_bytes=self._memory_limit_bytes,
                 cache_limit_bytes=self._cache_limit_bytes,
@@ -281,7 +281,7 @@ class TorchMapDataset(Dataset[Any]):
         dataset = reader.get_dataset(path, self._version)
         if isinstance(dataset, VLArrayDataset):
             raise UnsupportedDatasetError(
-                f"rows of {path!r} in {os.fspath(self.filename)!r} differ in length, which one "
+                f"rows of {path!r} in {file_title(self.filename)} differ in length, which one "
                 "tensor cannot hold",
                 advice="Request them from a multitables.Reader, and pad them",
                 path=path,

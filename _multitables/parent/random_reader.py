@@ -10,13 +10,12 @@ Law
 
 from __future__ import annotations
 
-import os
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from _multitables import _core, options
-from _multitables.index.files.name import check_one_file
+from _multitables.index.files.name import Filename
 from _multitables.index.joined.kept_source import KeptSource
 from _multitables.index.versions.version import VersionKey
 from _multitables.parent.ragged.sample_keys import SampleKeys
@@ -45,8 +44,9 @@ class Reader:
 
     Parameters
     ----------
-    filename : str or path-like
-        The HDF5 file, or the URL of an object in a store.
+    filename : str, path-like, or sequence of them
+        The HDF5 file, or the URL of an object in a store. Of several, also by a name with wildcards
+        or a manifest, a dataset has the rows of all, as for `Streamer`.
     n_procs : int, optional
         Reader processes; 0: threads of this process, but for data that a library reads. Default: 4,
         or the cores available to this process if fewer; threads until a dataset is got that is
@@ -96,7 +96,7 @@ class Reader:
 
     def __init__(
         self,
-        filename: str | os.PathLike[str],
+        filename: Filename | Iterable[Filename],
         n_procs: int | None = None,
         notify: Callable[[Any], object] | None = None,
         *,
@@ -115,16 +115,13 @@ class Reader:
             library_timeout_seconds=library_timeout_seconds,
             trusted=trusted,
         )
-        check_one_file(filename, "Reader")
         kw_args |= {"trusted": trusted, "links": options.check_links("links", links)}
         self._file = KeptSource(filename, kw_args, keeps=True)
-        if self._file.is_several:  # of a pattern
-            check_one_file(self._file.filename, "Reader")
         with self._file.open():
             pass  # what is wrong with it is told at once
         self.filename = self._file.filename  # without the query, which may be a signature
         self._notified = notify
-        self._service = service = Service(os.fsdecode(self.filename), wanted, notify)
+        self._service = service = Service(self.filename, wanted, notify)
         self._queue, self._pool = service.queue, service.pool
         self._finalizer = weakref.finalize(self, service.end)
 
@@ -168,6 +165,9 @@ class Reader:
         if self._service.closed:
             raise self._service.closed_error()
         wanted = options.check_any_version("version", version)
+        if self._file.is_several and wanted is not None:
+            advice = "Make a Reader of each file"
+            raise options.wrong("version", "needs a single file", version, advice)
         info = open_dataset(self._queue, self._file, one_path(path), wanted)
         self._service.expect(info.catalogues.part("", self._queue))
         whole, file = Selection(info), self._file

@@ -207,8 +207,15 @@ def test_several_files(tmp_path: Path) -> None:
     with multitables.Streamer(names).get_batches("/x", BATCH, shuffle="full") as batches:
         wanted = several_files.read(names)[batches.order()]
     assert np.array_equal(np.concatenate([batch.numpy() for batch in loader(data)]), wanted)
-    with pytest.raises(multitables.OptionsError, match="TorchMapDataset takes one file"):
-        multitables.TorchMapDataset(names, "/x")  # type: ignore[arg-type]
+    rows = multitables.TorchMapDataset(names, "/x")
+    every = several_files.read(names)
+    assert len(rows) == len(every)
+    found = rows.collate(rows.__getitems__([0, len(every) - 1, 13, 12]))
+    assert np.array_equal(found.numpy(), every[[0, -1, 13, 12]])
+    clips = multitables.TorchMapDataset(names, "/x", sample=multitables.Clips(3))
+    assert np.array_equal(clips[11].numpy(), every[13:16])  # no clip has rows of two files
+    rows.close()
+    clips.close()
 
 
 def test_a_damaged_chunk_is_told(h5: Path) -> None:

@@ -203,7 +203,7 @@ def test_devices_are_numbered_anew(tmp_path: Path) -> None:
 def test_what_takes_no_manifest(tmp_path: Path) -> None:
     names = several_files.write(tmp_path, [Part(8), Part(8)])
     where = manifest(tmp_path, names)
-    for call in (multitables.Reader, multitables.versions, multitables.index_file):
+    for call in (multitables.versions, multitables.index_file):
         with pytest.raises(multitables.OptionsError, match="takes one file, got a manifest"):
             call(where)
     with pytest.raises(multitables.OptionsError, match="got a list of others"):

@@ -186,6 +186,14 @@ class JoinedSource(Source):
         """Index the rows of all files; see `index_all` for the errors."""
         return self.index_together(((path, field),))[0][0]
 
+    def describe(
+        self, path: str, field: str | None = None
+    ) -> tuple[str, ChunkIndex, _core.Table | None]:
+        """Index the rows of all files; see `Source.describe`. Rows have one size."""
+        index = self.index(path, field)
+        is_table = index.dtype.names is not None and len(index.shape) == 1
+        return "table" if is_table else "array", index, None
+
     def index_together(self, wanted: tuple[Wanted, ...]) -> tuple[list[ChunkIndex], MissingFiles]:
         """Index several datasets, for which each file is opened once; see `index_all`."""
         known = self._known.get(wanted)

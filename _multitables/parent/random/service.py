@@ -64,6 +64,7 @@ from _multitables.parent.readers.place import place_in_library, place_of_request
 from _multitables.parent.readers.reader_choice import who_answers
 from _multitables.parent.readers.request_threads import Answers, RequestThreads
 from _multitables.parent.readers.supervisor import Readers
+from _multitables.parent.titles import file_title
 from _multitables.plan.reader_options import ReaderOptions
 from _multitables.select.normalize import LibraryCall, Native, Refused, library_call, normalize
 from _multitables.select.selection import Selection
@@ -72,14 +73,12 @@ from _multitables.wire.request_bytes import encode_hyperslab, encode_library
 #: Who answers requests.
 AnyReaders = Readers | RequestThreads
 
-_OTHERS = "Other requests are not affected"
-
 
 class Service:
     """Serves requests of one process by a group of readers."""
 
     def __init__(
-        self, filename: str, wanted: ReaderOptions, notify: Any, readers: AnyReaders | None = None
+        self, filename: Any, wanted: ReaderOptions, notify: Any, readers: AnyReaders | None = None
     ) -> None:
         self.filename = filename
         self.n_readers = n_readers = wanted.n_procs.count
@@ -144,7 +143,7 @@ class Service:
         ask = Ask(request)
         if isinstance(form, Refused):
             self._check(stages)
-            ask.error = refused_error(form.kind, form.text, good=_OTHERS)
+            ask.error = refused_error(form.kind, form.text, good="Other requests are not affected")
             return request
         try:
             if isinstance(form, Native):
@@ -290,7 +289,7 @@ class Service:
         if stages is not None and stages.closed and stages is not self.pool:
             return ClosedError("the stage is closed", advice="Make another with create_stage")
         return ClosedError(
-            f"the Reader of {self.filename!r} is closed",
+            f"the Reader of {file_title(self.filename)} is closed",
             good="Results that were taken before are good",
             advice="Make a new Reader",
         )
