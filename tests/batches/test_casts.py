@@ -305,8 +305,9 @@ def test_data_that_cannot_be_cast(h5: Path, tmp_path: Path) -> None:
         streamer.get_queue(["/labels", "/names"], dtype="f4")
     with pytest.raises(OptionsError, match=r"does not broadcast.*\(4, 6, 3\), got \(2,\)"):
         streamer.get_queue("/images", scale=([1, 2], 1))
-    with pytest.raises(OptionsError, match="dtype cannot be given with sample"):
-        next(iter(streamer.get_batches("/labels", 3, dtype="f4", sample=multitables.Clips(2))))
+    padded = multitables.Clips(2, pad=1)
+    with pytest.raises(OptionsError, match="pad cannot be a number with bfloat16"):
+        next(iter(streamer.get_batches("/labels", 3, dtype="bfloat16", sample=padded)))
     ragged = multitables.Ragged("/labels", offsets=[0, 3, 90])
     with pytest.raises(OptionsError, match="scale cannot be given with ragged rows"):
         streamer.get_queue(ragged, scale=(1, 2))
@@ -315,3 +316,40 @@ def test_data_that_cannot_be_cast(h5: Path, tmp_path: Path) -> None:
         file.create_dataset("x", (2, 3), "u1", maxshape=(None, None), chunks=(1, 1 << 26))
     with pytest.raises(OptionsError, match="very many numbers"):
         multitables.Streamer(path).get_queue("/x", scale=([1, 2, 3], 1))
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"sample": multitables.Clips(3, every=7)},
+        {"sample": multitables.Clips(3, stride=2, pad="edge")},
+        {"sample": multitables.Patches((4, 3, 5), pad="reflect")},
+        {"sample": multitables.At([3, 9], range(0, 6, 2))},
+        {"sample": multitables.Ranges([0, 5], [4, 9])},
+        {"weights": np.arange(120)},
+    ],
+)
+@pytest.mark.parametrize("dtype", ["f4", "f2", "i8", "bfloat16"])
+def test_samples_and_draws_are_cast(tmp_path: Path, options: dict[str, Any], dtype: str) -> None:
+    names = [tmp_path / "0.h5", tmp_path / "1.h5"]
+    for number, name in enumerate(names):
+        data = values_of(np.dtype("u1"), (60, 6, 5), number)
+        with h5py.File(name, "w") as file:
+            file.create_dataset("x", data=data, chunks=(8, 3, 5), compression="gzip")
+    streamer = multitables.Streamer(names)
+
+    def read(**more: Any) -> list[np.ndarray]:
+        with streamer.get_batches("x", 7, n_procs=1, seed=1, **options, **more) as batches:
+            return [np.array(getattr(batch, "values", batch)) for batch in batches]
+
+    for stored, cast in zip(read(), read(dtype=dtype), strict=True):
+        if dtype == "bfloat16":
+            cast = (cast.astype("u4") << 16).view("f4")  # noqa: PLW2901
+        else:
+            assert cast.dtype == dtype
+        np.testing.assert_array_equal(cast, stored)
+    mean, std = np.arange(5.0), np.arange(1.0, 6.0)
+    if dtype == "f4" and "Patches" not in repr(options):
+        for stored, scaled in zip(read(), read(scale=(mean, std)), strict=True):
+            wanted = (stored.astype("f4") - mean.astype("f4")) / std.astype("f4")
+            np.testing.assert_allclose(scaled, wanted, rtol=1e-6)

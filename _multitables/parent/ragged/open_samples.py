@@ -19,6 +19,7 @@ from _multitables import _core
 from _multitables.errors import OptionsError, UnsupportedDatasetError
 from _multitables.index.chunk_index import ChunkIndex
 from _multitables.index.joined.source import JoinedSource, index_all
+from _multitables.index.types.cast import BFLOAT16
 from _multitables.index.versions.sources import of_version
 from _multitables.options import wrong
 from _multitables.parent.ragged.open_rows import Entry, OpenedRows, numbers_of
@@ -26,10 +27,10 @@ from _multitables.parent.readers.local_rows import whole
 from _multitables.parent.stream.open_stream import (
     DataSpec,
     check_lengths,
-    refuse_casts,
     refuse_ragged,
 )
 from _multitables.parent.stream.warnings_of_streams import warn_of_missing
+from _multitables.plan.casts import cast_indexes
 from _multitables.plan.dataset_table import lead_of
 from _multitables.plan.ragged import as_rows
 from _multitables.plan.row_spans import Numbers, row_spans
@@ -62,7 +63,6 @@ def open_samples(spec: DataSpec, seed: int = 0) -> OpenedRows:
         As `Streamer.get_queue`.
     """
     refuse_ragged(spec.path)
-    refuse_casts(spec, "sample")
     if spec.inner is not None:
         raise wrong("inner", "cannot be given with sample", spec.inner, "Select of the batches")
     structure, paths = structure_of(spec.path)
@@ -80,6 +80,9 @@ def open_samples(spec: DataSpec, seed: int = 0) -> OpenedRows:
     warn_of_missing(missing)
     indexes = indexes[: len(paths)]
     check_lengths(indexes, of_several=spec.file.is_several)
+    if spec.casts is not None:
+        indexes = cast_indexes(indexes, spec.casts)
+    _check_pad(getattr(sample, "pad", None), indexes, spec)
     if several and "offsets" in numbers:
         raise OptionsError(
             "offsets of segments cannot be taken from several files, where they begin anew",
@@ -174,6 +177,22 @@ def _chances(
     ends = np.cumsum(index.members.rows) if index.members else np.array([index.n_rows])
     _check_count("weights", len(weights.values), len(ends), "file")
     return grouped(weights.values, np.searchsorted(ends, samples.begins, side="right"))
+
+
+def _check_pad(pad: Any, indexes: list[ChunkIndex], spec: DataSpec) -> None:
+    """Raise if a number that stands outside the data is no element of what is delivered."""
+    if pad is None or isinstance(pad, str):
+        return
+    if spec.casts is not None and any(one and one.name == BFLOAT16 for one in spec.casts.each):
+        advice = "Give pad='edge', or another dtype"
+        raise wrong("pad", "cannot be a number with bfloat16", pad, advice)
+    for index in indexes:
+        try:
+            np.full((), pad, index.dtype)
+        except (TypeError, ValueError, OverflowError):
+            advice = "Give a number that the datasets can hold, or a dtype that can"
+            of = f"must be an element of {index.path!r}, which are {index.dtype}"
+            raise wrong("pad", of, pad, advice) from None
 
 
 def _named(sample: Sample | None) -> dict[str, str]:
