@@ -89,10 +89,10 @@ def test_batches_and_their_elements(plan: RaggedPlan) -> None:
         position += len(rows)
         spans, offsets = fetch.spans(lies)
         elements = [at for row in rows for at in range(lies.begins[row], lies.ends[row])]
-        assert spans.rows.tolist() == elements
+        assert spans.key.tolist() == elements
         assert (spans.lengths > 0).all()
         assert offsets.tolist() == [0, *np.cumsum([lies.lengths[row] for row in rows])]
-        assert fetch.row_spans().rows.tolist() == rows
+        assert fetch.row_spans().key.tolist() == rows
         n_bytes = 4 * len(elements) + plan.fixed_bytes * len(rows)
         assert len(fetch.batch_ends) == 1 or n_bytes <= plan.fetch_bytes
         for begin, end in itertools.pairwise([0, *fetch.batch_ends]):
@@ -110,4 +110,4 @@ def test_batches_and_their_elements(plan: RaggedPlan) -> None:
 )
 def test_spans_name_rows(begins: list[int], lengths: list[int], rows: list[int]) -> None:
     spans = Spans(np.array(begins, np.int64), np.array(lengths, np.int64))
-    assert spans.rows.tolist() == rows
+    assert spans.key.tolist() == rows

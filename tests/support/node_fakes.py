@@ -344,7 +344,8 @@ def put_in_place(monkeypatch: pytest.MonkeyPatch) -> None:
             "encoded_plan": lambda plan, _: plan,
             "made_ring": made_ring,
             "views_of": lambda _: (),
-            "StreamQueue": lambda ring, readers, plan, *_: (ring, readers, plan),
+            "RingBlocks": lambda ring, readers, plan, *_: (ring, readers, plan),
+            "StreamQueue": lambda blocks: blocks,
         },
     }
     for module, names in named.items():
