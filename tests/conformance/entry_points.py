@@ -198,6 +198,7 @@ def read_all(path: Path | str, rows: Rows, name: str, **open_options: Any) -> No
     with pytest.MonkeyPatch.context() as patch, entry.opened(path, **open_options) as opened:
         if entry.fallback:
             patch.setattr(Source, "_reason", lambda *_: REASON)
+            patch.setattr(Source, "_plain", lambda *_: None)
         for dataset, wanted in rows:
             if entry.fallback and dataset.not_by_library:
                 continue
