@@ -37,6 +37,7 @@ DATA = np.random.default_rng(1).integers(0, 1000, (ROWS, 256), "<i4")
 def read_by_library(h5: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """/x of 4 MB in 40 chunks, which a library shall read."""
     monkeypatch.setattr(Source, "_reason", lambda *_: "a test wants it")
+    monkeypatch.setattr(Source, "_plain", lambda *_: None)
     with h5py.File(h5, "w") as file:
         file.create_dataset("x", data=DATA, chunks=(CHUNK, 256))
     return h5
