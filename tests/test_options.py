@@ -179,7 +179,7 @@ def test_open_options() -> None:
 
 @given(st.dictionaries(st.text(max_size=5), st.one_of(st.none(), st.integers(), st.text())))
 def test_unknown_open_options_are_ignored(unknown: dict[str, Any]) -> None:
-    known = {"mode", "root_uep", "driver"}
+    known = {"mode", "root_uep", "driver", "links"}
     given_ = {name: value for name, value in unknown.items() if name.lower() not in known}
     found = parse_open_options(given_)
     assert (found.kind, found.root, found.direct) == ("plain", "", False)
