@@ -26,6 +26,7 @@ from _multitables.errors import OptionsError, SubprocessException
 from _multitables.index.files.name import Filename
 from _multitables.index.files.names import files_named, whole_names
 from _multitables.options import check_number
+from _multitables.parent.batches.mixture import Mixture
 from _multitables.parent.collection.collection import Collection
 from _multitables.parent.collection.item import Item
 from _multitables.parent.ragged.ragged_block import RaggedBlock
@@ -47,10 +48,10 @@ class TorchDataset(IterableDataset[Any]):
 
     Parameters
     ----------
-    filename : str, path-like, sequence of them, or Collection
+    filename : str, path-like, sequence of them, Collection or Mixture
         The HDF5 file, or several, as for `Streamer`. Or, alone, what `Streamer.get_collection`
         made: then items are delivered, as dicts of tensors. `transform` gets an `Item` of tensors,
-        with its key and scales.
+        with its key and scales. Or, alone, a `Mixture`, without processes of a `DataLoader`.
     path : str, or list, tuple or dict of str
         Dataset in the file, or several of equal length: batches are then tuples, or dicts with the
         same keys, of tensors.
@@ -105,7 +106,7 @@ class TorchDataset(IterableDataset[Any]):
 
     def __init__(
         self,
-        filename: Filename | Iterable[Filename] | Collection,
+        filename: Filename | Iterable[Filename] | Collection | Mixture,
         path: Paths | None = None,
         batch_size: int | None = None,
         *,
@@ -116,7 +117,7 @@ class TorchDataset(IterableDataset[Any]):
         open_options: Mapping[str, Any] | None = None,
         **options: Any,
     ) -> None:
-        self._items = filename if isinstance(filename, Collection) else None
+        self._items = filename if isinstance(filename, Collection | Mixture) else None
         if self._items is not None:
             check_alone(path, batch_size, pin_memory, open_options, options)
             options = {"epochs": self._items.epochs, "start_epoch": self._items.epoch}
@@ -125,7 +126,7 @@ class TorchDataset(IterableDataset[Any]):
         # Processes and passes have the same files, whatever matches later.
         self.filename: Any = filename
         storage = StorageOptions.of((open_options or {}).get("storage_options"))
-        if not isinstance(filename, Collection):
+        if self._items is None:
             self.filename, storage = files_named(filename, storage)
             self._names = whole_names(self.filename)
         self.path = path
@@ -137,7 +138,7 @@ class TorchDataset(IterableDataset[Any]):
         self._options = options
         self._where = (
             repr(filename)
-            if isinstance(filename, Collection)
+            if self._items is not None
             else f"{path!r} in {file_title(self.filename)}"
         )
         self._streams: tuple[Any, ...] = ()
@@ -149,7 +150,7 @@ class TorchDataset(IterableDataset[Any]):
         self._passes = Passes(options.get("start_epoch", 0))
         self._memory: Pinned | None = None
         #: Process, rank and world size of the stream, and the stream.
-        self._mine: tuple[tuple[int, int, int], Batches | Collection] | None = None
+        self._mine: tuple[tuple[int, int, int], Batches | Collection | Mixture] | None = None
 
     def __iter__(self) -> Iterator[Any]:
         pinned = self._pinned()
@@ -163,7 +164,7 @@ class TorchDataset(IterableDataset[Any]):
         brains = [] if path is None or dtype is None else bfloat16_of(path, dtype)
         return _Pass(batches, pinned, self._transform, self._where, brains)
 
-    def _in_loader(self, part: int, parts: int) -> Batches | Collection:
+    def _in_loader(self, part: int, parts: int) -> Batches | Collection | Mixture:
         """Come to the next pass of a `DataLoader`, as one of its processes."""
         epochs = self._options.get("epochs", 1) or 0
         turn = self._passes.begin(loader_number(), part, parts, epochs)
@@ -242,7 +243,7 @@ class TorchDataset(IterableDataset[Any]):
 
     # ---- inside
 
-    def _batches(self) -> Batches | Collection:
+    def _batches(self) -> Batches | Collection | Mixture:
         """Return the stream of this process, for its share of the rows."""
         own = (0, 1) if self._items is None else self._items._rank
         rank, world_size = self._given or distributed() or own
@@ -255,7 +256,7 @@ class TorchDataset(IterableDataset[Any]):
             self._mine = whose, batches
         return self._mine[1]
 
-    def _shared_out(self, rank: int, world_size: int) -> Batches | Collection:
+    def _shared_out(self, rank: int, world_size: int) -> Batches | Collection | Mixture:
         part = split()
         if self._items is not None:
             return self._items._sharded(rank, world_size, part)
@@ -301,7 +302,7 @@ class _Pass(Iterator[Any]):
 
     def __init__(
         self,
-        batches: Batches | Collection,
+        batches: Batches | Collection | Mixture,
         pinned: Pinned | None,
         transform: Callable[[Any], Any] | None,
         where: str,

@@ -128,3 +128,22 @@ def test_what_only_batches_have_is_refused(shots: Path) -> None:
             multitables.TorchDataset(collection(shots), **option)
     with pytest.raises(TypeError, match="takes a file, a path and a batch_size, or a collection"):
         multitables.TorchDataset(shots)
+
+
+def test_a_mixture_is_tensors(shots: Path) -> None:
+    def mixture() -> multitables.Mixture:
+        return multitables.Mixture([(collection(shots), 1), (collection(shots), 2)], draws=9)
+
+    dataset = multitables.TorchDataset(mixture())
+    loader = torch.utils.data.DataLoader(dataset, batch_size=None)
+    first = [item["plain"].tolist() for item in loader]
+    assert len(first) == len(dataset) == 9
+    state = dataset.state_dict()
+    later = [item["plain"].tolist() for item in loader]
+    dataset.close()
+    with mixture() as again:
+        resumed = multitables.TorchDataset(again)
+        resumed.load_state_dict(state)
+        assert [item["plain"].tolist() for item in resumed] == later
+    with pytest.raises(multitables.OptionsError, match="cannot be shared by 2 processes"):
+        mixture()._sharded(0, 1, (0, 2))

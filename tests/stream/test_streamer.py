@@ -238,6 +238,8 @@ def test_the_docstrings_say_the_defaults() -> None:
         "version": None,
         "follow": False,
         "max_wait_seconds": 1.0,
+        "dtype": None,
+        "scale": None,
     }
     generator = inspect.signature(multitables.Streamer.get_generator).parameters
     assert list(generator) == list(queue)

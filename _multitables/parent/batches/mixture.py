@@ -125,6 +125,24 @@ class Mixture:
         return f"<Mixture of {len(self._sources)} sources, {at}, {state}>"
 
     @property
+    def _rank(self) -> tuple[int, int]:
+        return 0, 1  # its sources have those of the program
+
+    def _sharded(self, rank: int, world_size: int, part: tuple[int, int] | None) -> Mixture:
+        """Return this: the sources are shared out already, but not among processes of a loader."""
+        if part is not None:
+            raise OptionsError(
+                f"a mixture cannot be shared by {part[1]} processes of a DataLoader",
+                advice="Let it have none: readers are processes already",
+            )
+        return self
+
+    @property
+    def epochs(self) -> int | None:
+        """Epochs of one iteration; None for no end."""
+        return self._epochs
+
+    @property
     def epoch(self) -> int:
         """The epoch with which the next iteration begins."""
         return self._epoch if self._began is None else int(self._began["epoch"])
@@ -227,6 +245,8 @@ class Mixture:
             "mixture": self._identity(),
             "sources": [source.state() for source in self._sources],
         }
+
+    _state_of_pass = state_dict
 
     def _identity(self) -> dict[str, Any]:
         weights, rows = self._weights.tolist(), self._batch_size
