@@ -204,7 +204,7 @@
 #       damage.py            the damaged chunks that were left out, and their rows
 #     collection/            items of many datasets
 #       collection.py        the public Collection
-#       item_spec.py         what a collection is of, as the user said it
+#       item_spec.py         the paths of a collection, as the user gave them
 #       item_unit.py         items: their order, and their streams
 #       open_items.py        a path with wildcards -> which datasets are an item
 #       item_blocks.py       items as blocks, with requests ahead of the user

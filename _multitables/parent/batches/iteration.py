@@ -85,7 +85,7 @@ class Iteration(Iterator[Any]):
         #: Batches of the run that were taken, and that are still to come (perhaps without end).
         self._taken, self._left = 0, 0.0
         self._told: dict[str, Any] = {}
-        # It has come to its end, and its user was told so.
+        # It has come to its end, and has raised StopIteration.
         self.is_over = False
         self._closed = False
 
@@ -209,7 +209,7 @@ class Iteration(Iterator[Any]):
             stream.close()
 
     def _tell(self) -> None:
-        """Keep what the stream told, before it is left."""
+        """Keep the statistics of the stream, before it is left."""
         if self._stream is not None:
             self._told = self._bookmark.told = self.statistics()
 

@@ -25,7 +25,7 @@ VERSION = 1
 
 
 class Source(Protocol):
-    """What a mixture is made of."""
+    """A source of a mixture."""
 
     def __iter__(self) -> Iterator[Any]: ...
 

@@ -1,4 +1,4 @@
-"""What a collection is of, as the user said it: paths with wildcards, and which tells items apart.
+"""The paths of a collection, and the wildcard that separates items, as the user gave them.
 
 Law
 ---
