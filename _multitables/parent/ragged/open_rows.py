@@ -172,15 +172,29 @@ def _numbers(source: Source, kind: str, given: str | npt.NDArray[Any]) -> Number
 
 def numbers_of(index: ChunkIndex, kind: str) -> Numbers:
     """Read the numbers of a dataset that say where rows lie."""
-    if len(index.shape) != 1 or index.dtype.kind not in "iu":
+    advice = "Name the dataset that says where rows begin and end"
+    return Numbers(kind, column_of(index, kind, "iu", "whole numbers", advice), index)
+
+
+def column_of(
+    index: ChunkIndex, kind: str, letters: str, expected: str, advice: str
+) -> npt.NDArray[Any]:
+    """Read a dataset of one dimension whose dtype has one of these letters.
+
+    Raises
+    ------
+    UnsupportedDatasetError
+        It has other elements, or more dimensions.
+    """
+    if len(index.shape) != 1 or index.dtype.kind not in letters:
         raise UnsupportedDatasetError(
-            f"{index.path!r} in {index.filename!r} has no {kind} (expected whole numbers in one "
+            f"{index.path!r} in {index.filename!r} has no {kind} (expected {expected} in one "
             f"dimension, got {index.dtype} in {len(index.shape)})",
-            advice="Name the dataset that says where rows begin and end",
+            advice=advice,
             path=index.path,
             filename=index.filename,
         )
-    return Numbers(kind, whole(index), index)
+    return whole(index)
 
 
 def in_heap(descriptors: ChunkIndex, atoms: ChunkIndex | None) -> Entry:

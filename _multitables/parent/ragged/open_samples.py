@@ -16,13 +16,13 @@ import numpy as np
 import numpy.typing as npt
 
 from _multitables import _core
-from _multitables.errors import OptionsError, UnsupportedDatasetError
+from _multitables.errors import OptionsError
 from _multitables.index.chunk_index import ChunkIndex
 from _multitables.index.joined.source import JoinedSource, index_all
 from _multitables.index.types.cast import BFLOAT16
 from _multitables.index.versions.sources import of_version
 from _multitables.options import wrong
-from _multitables.parent.ragged.open_rows import Entry, OpenedRows, numbers_of
+from _multitables.parent.ragged.open_rows import Entry, OpenedRows, column_of, numbers_of
 from _multitables.parent.readers.local_rows import whole
 from _multitables.parent.stream.open_stream import (
     DataSpec,
@@ -129,17 +129,11 @@ def _named_weights(weights: Weights | None) -> dict[str, str]:
 
 
 def _column(index: ChunkIndex, kind: str, n_rows: int) -> npt.NDArray[Any]:
-    """Read what a dataset has for each row."""
-    if len(index.shape) != 1 or index.dtype.kind not in "biufS":
-        raise UnsupportedDatasetError(
-            f"{index.path!r} in {index.filename!r} has no {kind} (expected one for each row, got "
-            f"{index.dtype} in {len(index.shape)} dimensions)",
-            advice="Name a dataset that has one number for each row",
-            path=index.path,
-            filename=index.filename,
-        )
+    """Read the weight or label of each row."""
+    advice = "Name a dataset that has one number for each row"
+    column = column_of(index, kind, "biufS", "numbers or texts", advice)
     _check_count(kind, index.n_rows, n_rows, "row")
-    return whole(index)
+    return column
 
 
 def _check_count(kind: str, got: int, expected: int, of: str) -> None:
