@@ -21,7 +21,7 @@
 #       references.py        references to objects and regions, as values
 #       as_h5py.py           objects that are h5py's to isinstance
 #       numpy_type.py        HDF5 type -> the NumPy dtype of its elements
-#       cast.py              what readers make of numbers
+#       cast.py              the type and scale that readers convert numbers to
 #       element_type.py      the same, and what makes delivered elements of stored ones
 #       hdf5_metadata.py     who wrote a dataset, and its filters
 #       kind.py              Kind: what elements are, and how to decode them
@@ -111,17 +111,17 @@
 #     batch_plan.py          indexes + order + positions -> ReadPlan of batches
 #     column_plan.py       groups of columns and the ends of blocks -> ReadPlan
 #     inner_selection.py     what rows have of the axes behind the first
-#     casts.py               what readers make of the numbers of each dataset
+#     casts.py               the type and scale of each dataset of a stream
 #     row_subset.py          which rows take part in training
 #     sharding.py            which positions of an epoch a rank delivers, and what is left
 #     checkpoint.py          where training stands, as a state that can be saved
 #     ragged.py              rows of different lengths: which come together
 #     row_spans.py           where their elements lie
 #     samples.py             samples that are not rows: clips, patches, ranges, places
-#     sampled.py             what datasets have that give samples by their numbers
+#     sampled.py             the methods clips and patches of datasets
 #     sample_rows.py         the rows of each sample
 #     weights.py             how likely samples are, and the draws of an epoch
-#     sample_boxes.py        the box of each, on a grid, and what lies beyond
+#     sample_boxes.py        the box of each patch, on a grid, and its padding
 #     collection.py          many datasets: which belong together, where they lie in a result
 #     item_batches.py        which items make a batch
 #     key_groups.py          rows by the values of a key, and where blocks are cut
@@ -169,10 +169,10 @@
 #       open_stream.py       paths -> indexes; plan -> a stream that runs
 #       whole_stream.py      little data, read before a block is taken
 #       stream_queue.py      the queue of a stream, over any source
-#       block_source.py      where its blocks come from
-#       ring_blocks.py       those of a ring
+#       block_source.py      the protocol of sources of blocks
+#       ring_blocks.py       blocks of a ring
 #       growing_data.py      datasets that others write meanwhile
-#       growing_blocks.py    those of a file that grows, by a ring for each piece of it
+#       growing_blocks.py    blocks of a file that grows, by a ring for each piece of it
 #       open_versions.py     versions -> a stream of the chunks that any of them has
 #       version_blocks.py    blocks of several versions, from their chunks
 #       row_generator.py     the rows of a queue, one at a time
@@ -196,8 +196,8 @@
 #       start_rows.py        options -> a stream that runs
 #     batches/               epochs of batches over streams
 #       loader.py            epochs, ranks and resume over any unit
-#       unit.py              what a loader delivers, and the runs of an iteration
-#       iteration.py         what one loop delivers, and where it stands
+#       unit.py              the units that loaders deliver, and the runs of an iteration
+#       iteration.py         one loop over a loader, and its position
 #       batches.py           the public Batches
 #       row_unit.py          batches of rows, and their streams
 #       mixture.py           the public Mixture: batches of several sources, by weight

@@ -104,7 +104,7 @@ class SlowFilterWarning(MultitablesError, UserWarning):  # noqa: N818 - not rais
 
 
 class AmplificationWarning(MultitablesError, UserWarning):  # noqa: N818 - not raised
-    """Samples overlap the same chunks in several windows, and an epoch decodes these again."""
+    """A shuffle of samples decodes each chunk several times in an epoch."""
 
 
 class LeftOutWarning(MultitablesError, UserWarning):  # noqa: N818 - not raised

@@ -1,9 +1,8 @@
-"""Who loads the samples of a shape, each in processes of its own.
+"""The loaders of the samples of a shape, each in processes of its own.
 
 Law
 ---
-1. What they do stands in the loops; a figure is made only of what was checked. It is samples a
-   second.
+1. The loops have the code of loaders. A figure, samples a second, is kept only after its check.
 2. It owns no table of results, no target and no order of measuring.
 """
 
@@ -60,7 +59,7 @@ OTHERS_CHECKED = 200
 
 
 def everybody(shape: str, files: Sequence[str], seconds: float) -> list[Contender]:
-    """Everybody who loads a shape; the first one says what is right."""
+    """The loaders of a shape; the others are compared with the first."""
     request = {
         "shape": shape,
         "files": [os.path.abspath(one) for one in files],
@@ -90,5 +89,5 @@ def _rate(found: Mapping[str, Any]) -> Sample:
 
 
 def cells(filename: str) -> list[Asked]:
-    """Who reads batches of the rows of a sparse matrix; the last one says what is right."""
+    """The readers of batches of rows of a sparse matrix; the others are compared with the last."""
     return file_contenders.sparse(filename, WORKERS)

@@ -4,7 +4,7 @@ Law
 ---
 1. A file is a value: the same value gives the same datasets. Values are drawn, most of them in
    steps, so that they deflate.
-2. Names, shapes and chunks are those of the field; nothing here knows who reads them.
+2. Names, shapes and chunks are those of the field; nothing here knows the readers.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Options = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class LoaderFile:
-    """One file of a shape, a name of `WRITERS`; `number` tells files of the same apart."""
+    """One file of a shape, a name of `WRITERS`; `number` separates files of one shape."""
 
     shape: str
     number: int
@@ -37,7 +37,7 @@ class LoaderFile:
 
     @property
     def name(self) -> str:
-        """What its file is called."""
+        """The name of its file."""
         return f"loaders_{self.shape}_{self.level}_{self.size_bytes}_{self.number}"
 
     @property

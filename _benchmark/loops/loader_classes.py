@@ -2,8 +2,8 @@
 
 Law
 ---
-1. Each does what its project's class does, with h5py's calls alone; it is given what opens a file,
-   so another library's `open` stands in the same lines.
+1. Each does the work of its project's class with h5py's calls alone. It takes the function that
+   opens a file, so that another library's `open` runs in the same lines.
 2. A file is held open, or opened for each sample, as the project has it. In a process of a
    DataLoader it is opened there.
 3. It runs beside the loops: standard library and NumPy only.
@@ -42,7 +42,7 @@ MOLECULE = {
 
 
 class Project(Protocol):
-    """What a loader needs of a class."""
+    """The face of a class that loaders use."""
 
     def __init__(self, opens: Open, files: Sequence[str]) -> None: ...
 
@@ -85,7 +85,7 @@ class Clips(_Held):
 
 
 class _Reopened:
-    """Several files, each opened for each of its samples, whose numbers `ends` tells apart."""
+    """Several files, each opened for each of its samples; `ends` counts samples of files."""
 
     ends: Any
 
@@ -127,7 +127,7 @@ class Fluids(_Reopened):
 
 
 class Waves(_Reopened):
-    """Windows that begin anywhere, of all channels: as many as fit twice into the recordings."""
+    """Windows of all channels that begin anywhere; an epoch has twice the recordings."""
 
     def __init__(self, opens: Open, files: Sequence[str]) -> None:
         super().__init__(opens, files)
@@ -195,7 +195,7 @@ class Robots(_Held):
 
 
 class Molecules(_Held):
-    """One configuration of a molecule: what its atoms are, where, and what pulls at them."""
+    """One configuration of a molecule: its atoms, their positions, and the forces on them."""
 
     def __init__(self, opens: Open, files: Sequence[str]) -> None:
         super().__init__(opens, files)

@@ -76,7 +76,7 @@ def batches(library: Any, picked: Any, asked: dict[str, Any]) -> Batches:
 
 
 def project(asked: dict[str, Any]) -> Any:
-    """The class over h5py, which knows which samples there are."""
+    """The class over h5py, which numbers the samples."""
     return PROJECTS[asked["shape"]](importlib.import_module("h5py").File, asked["files"])
 
 
@@ -105,7 +105,9 @@ def check(library: Any, asked: dict[str, Any]) -> dict[str, Any]:
 
 def timed(library: Any, asked: dict[str, Any]) -> dict[str, Any]:
     """Samples and bytes of an epoch, or of the time that there is; and that time."""
-    next(batches(library, np.arange(1), asked), None)  # what is written or imported at first
+    next(
+        batches(library, np.arange(1), asked), None
+    )  # copies are written, and modules imported, at first
     clock, n, n_bytes = time.perf_counter, 0, 0
     start, found = clock(), batches(library, None, asked)
     if asked["workers"]:

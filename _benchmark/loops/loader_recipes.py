@@ -5,7 +5,7 @@ Law
 1. A recipe yields batches of the samples in `picked`, in an order of its own: a dict of arrays
    whose first axis counts samples. Where samples differ in length, arrays have one behind the
    other, and ``lengths`` says how long each is.
-2. What reads no HDF5 gets the same samples in its own format, written before the clock starts.
+2. Libraries that read no HDF5 get the same samples in their formats, written before the clock.
 3. A unit that this release of the library does not have is an `AbsentError`.
 4. It runs beside the loops: standard library, NumPy, and the recipe's library.
 """
@@ -60,7 +60,7 @@ def _clips(library: Any, project: Any, picked: Picked, asked: dict[str, Any]) ->
 
 
 def _frames(library: Any, project: Any, picked: Picked, asked: dict[str, Any]) -> Batches:
-    """As many rows as the clips have, which are no clips: what a stream of rows reaches."""
+    """The same number of rows as plain batches: the rate of a stream of rows."""
     options = {"batch": asked["batch"] * loader_classes.FRAMES, "epochs": loader_classes.FRAMES}
     for frames in _streamed(library, None, asked, "/pixels", **options):
         whole = len(frames) // loader_classes.FRAMES * loader_classes.FRAMES
@@ -141,7 +141,7 @@ def _sequences(library: Any, project: Any, picked: Picked, asked: dict[str, Any]
 
 
 def _items(library: Any, project: Any, picked: Picked, asked: dict[str, Any]) -> Batches:
-    """All configurations of a molecule come together, with what its atoms are said once."""
+    """All configurations of a molecule come together, with its atoms once."""
     paths = {name: f"/*/{path}" for name, path in loader_classes.MOLECULE.items()}
     with library.Streamer(asked["files"][0]) as streamer:
         options = {"scales": False, "n_procs": asked["n_procs"]}

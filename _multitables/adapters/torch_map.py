@@ -39,7 +39,7 @@ from _multitables.remote.options import StorageOptions
 from _multitables.select.selection import Selection
 from _multitables.tree import Paths, Structure, structure_of
 
-#: A request; or, without one, which rows of samples are not padding.
+#: A request; or, without one, the mask of rows that are not padding.
 Asked = tuple[Request | None, npt.NDArray[np.bool_] | None]
 
 

@@ -132,10 +132,10 @@ class ManyDatasets(StreamerBase):
             `Weights`, a number for each, or the path of a dataset that has one for each row.
             Without a shuffle they come in the order of the file.
         draws : int, optional
-            How many are drawn in an epoch. Default: as many as there are.
+            Samples of an epoch. Default: the number of all samples.
         dtype : dtype-like, "bfloat16", or mapping, optional
-            What readers convert numbers to, for all datasets or by their paths (with a dict of
-            paths, by its keys, too): floats of 2, 4 or 8 bytes, or integers, as
+            The type that readers convert numbers to, for all datasets or by their paths (with a
+            dict of paths, by its keys, too): floats of 2, 4 or 8 bytes, or integers, as
             `numpy.ndarray.astype` does. Floats outside the range of an integer type become its
             nearest end, and NaN becomes 0. ``"bfloat16"`` comes as its bits in uint16, and from
             the adapters for torch and JAX as that type. Default: as stored.

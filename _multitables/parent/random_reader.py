@@ -45,8 +45,8 @@ class Reader:
     Parameters
     ----------
     filename : str, path-like, or sequence of them
-        The HDF5 file, or the URL of an object in a store. Of several, also by a name with wildcards
-        or a manifest, a dataset has the rows of all, as for `Streamer`.
+        The HDF5 file, or the URL of an object in a store. Several files, also by a name with
+        wildcards or a manifest, are one: a dataset has the rows of all, as for `Streamer`.
     n_procs : int, optional
         Reader processes; 0: threads of this process, but for data that a library reads. Default: 4,
         or the cores available to this process if fewer; threads until a dataset is got that is

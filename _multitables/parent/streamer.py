@@ -190,7 +190,7 @@ class Streamer(ManyDatasets):
             Of a file that is followed: rows that do not fill a block come as a shorter one after
             this many seconds. None: they wait for the rest.
         dtype, scale : optional
-            As in `get_batches`: what readers make of numbers. Several versions have neither.
+            As in `get_batches`. Several versions have neither.
 
         Returns
         -------

@@ -1,9 +1,9 @@
-"""What `dtype` and `scale` say of each dataset of a stream.
+"""The cast of each dataset of a stream, from `dtype` and `scale`.
 
 Law
 ---
-1. Pure: options in, a cast for each dataset out. What fits no dataset is an `OptionsError` before
-   any file is opened; what does not fit a dataset's elements or rows, as soon as these are known.
+1. Pure: options in, a cast for each dataset out. Unknown names and types raise `OptionsError`
+   before a file is opened; elements and rows that do not fit, as soon as they are known.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from _multitables.index.types.cast import BFLOAT16, NUMBERS, Cast, is_number
 from _multitables.options import wrong
 from _multitables.tree import Paths, map_arrays, structure_of
 
-#: What `dtype` may be: one for all datasets, or some by their paths, or keys.
+#: Values of `dtype`: one for all datasets, or some by their paths, or keys.
 Dtype = npt.DTypeLike | Mapping[Any, npt.DTypeLike]
 #: A mean and a standard deviation, for all datasets, or by paths or keys.
 Scale = tuple[npt.ArrayLike, npt.ArrayLike]
@@ -41,13 +41,13 @@ class Casts:
 
     @property
     def identity(self) -> tuple[Any, ...]:
-        """What differs where casts do."""
+        """A value that is equal for equal casts."""
         each = ((one.name, one.mean, one.deviation) if one else None for one in self.each)
         return tuple(each)
 
 
 def check_casts(path: Paths, dtype: Dtype | None, scale: Scales | None) -> Casts | None:
-    """Check what is made of the numbers of each dataset.
+    """Check `dtype` and `scale`, and return the cast of each dataset.
 
     Raises
     ------
@@ -63,12 +63,12 @@ def check_casts(path: Paths, dtype: Dtype | None, scale: Scales | None) -> Casts
 
 
 def bfloat16_of(path: Paths, dtype: Dtype | None) -> list[bool]:
-    """Say of each dataset whether what is delivered are the bits of bfloat16."""
+    """Return for each dataset whether it is delivered as bits of bfloat16."""
     return [_name(one) == BFLOAT16 for one in _of_each("dtype", dtype, path)]
 
 
 def as_bfloat16(batch: Any, brains: Sequence[bool], change: Callable[[Any], Any]) -> Any:
-    """Return a batch with those of its arrays changed that are bits of bfloat16."""
+    """Return a batch in which arrays of bits of bfloat16 are changed."""
     which = iter(brains)
     return map_arrays(lambda array: change(array) if next(which) else array, batch)
 
@@ -95,10 +95,10 @@ def _name(given: Any) -> str | None:
         try:
             dtype = np.dtype(name if name in NUMBERS else given)
         except (TypeError, ValueError):
-            raise wrong("dtype", "is no type of numbers", given, _TYPES) from None
+            raise wrong("dtype", "is not a type of numbers", given, _TYPES) from None
         name = dtype.name if dtype.isnative else ""
     if name not in NUMBERS or name == "bool":
-        raise wrong("dtype", "is none that numbers are converted to", given, _TYPES)
+        raise wrong("dtype", "is not a type that numbers are converted to", given, _TYPES)
     return name
 
 
@@ -113,7 +113,7 @@ def _pair(given: Any) -> tuple[Any, Any] | None:
     except (TypeError, ValueError):
         raise wrong("scale", "must be numbers that fit together", given, _PAIR) from None
     if not (np.isfinite(mean).all() and np.isfinite(deviation).all() and deviation.all()):
-        advice = "Give finite numbers, and 1 for the std of what never changes"
+        advice = "Give finite numbers, and a std of 1 for constant elements"
         raise wrong("scale", "has a std of 0, or a number that is not finite", given, advice)
     return mean, deviation
 
@@ -137,7 +137,7 @@ def _with(index: ChunkIndex, cast: Cast, option: str) -> ChunkIndex:
     where = {"path": index.path, "filename": index.filename, "option": option}
     if not is_number(dtype):
         raise UnsupportedDatasetError(
-            f"elements of {index.path!r} in {index.filename!r} are no numbers that readers convert "
+            f"readers cannot convert the elements of {index.path!r} in {index.filename!r} "
             f"(expected integers, floats of 2 to 8 bytes or bool, got {dtype})",
             advice=f"Give {option} as a dict that names the datasets of numbers",
             **where,

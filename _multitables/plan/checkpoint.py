@@ -59,7 +59,7 @@ def _listed(edge: Any) -> Any:
 def states_of(
     state: object, identity: Mapping[str, Any], ranges_of: Callable[[Any], Any] | None = None
 ) -> list[tuple[Position, Shard]]:
-    """Return what states say: of one rank, or of all ranks of one run.
+    """Return the positions of states: of one rank, or of all ranks of one run.
 
     Parameters
     ----------
@@ -85,8 +85,8 @@ def position_of(state: object, shard: Shard, identity: Mapping[str, Any]) -> Pos
     """Return where to go on, with positions that are numbers; see `states_of`.
 
     One state suffices when the ranks had delivered equally many batches of the same epoch (but not
-    that of a rank that gets none), or when there are as many of them now and each goes on with its
-    own.
+    that of a rank that gets none), or when the number of ranks is the same and each resumes with
+    its own.
 
     Raises
     ------
@@ -111,7 +111,7 @@ def position_of(state: object, shard: Shard, identity: Mapping[str, Any]) -> Pos
 
 
 def own_position(parsed: Sequence[tuple[Position, Shard]], shard: Shard) -> Position | None:
-    """Return where this very rank stood, of as many ranks and batches of this size."""
+    """Return the position of this very rank, if ranks and batch size are the same."""
     # Those of a node have one stream, so all of them must be there.
     places = {position for position, _ in parsed}
     for position, theirs in parsed:
@@ -247,5 +247,5 @@ def _damaged(how: str) -> OptionsError:
 
 
 def refused(happened: str, advice: str) -> OptionsError:
-    """Compose the error for a state that cannot be gone on from."""
+    """Compose the error for a state that cannot be resumed."""
     return OptionsError(happened, advice=advice, option="state")

@@ -67,7 +67,7 @@ class Items:
     is_dataset : ndarray of bool
         Of each object; others are in no item.
     labels : sequence of str, optional
-        Of several paths, what the datasets of each are called.
+        Of several paths, the name of the datasets of each.
     """
 
     def __init__(
@@ -152,7 +152,7 @@ class Items:
         return np.concatenate(parts)
 
     def name(self, number: int) -> str:
-        """Return what a dataset is called in its item."""
+        """Return the name of a dataset in its item."""
         at, within = self._begins.find(number)
         match = self._found[at]
         values = (*match.values, match.value(within)) if match.is_wild else match.values

@@ -1,10 +1,10 @@
-"""Samples that are boxes: where they begin on a grid, what is read of each, and what lies beyond.
+"""Samples that are boxes: where they begin on a grid, the elements to read, and the padding.
 
 Law
 ---
 1. Pure, as sample_rows.py. A grid is numbered cell by cell, and each cell row by row: cells are
    some neighbouring chunks, so that patches which follow each other have most chunks in common.
-2. What is read always lies inside the data and has one shape; padding is made of it.
+2. The box to read always lies inside the data and has one shape; padding is made from it.
 3. No box reaches over the end of a segment.
 """
 
@@ -49,7 +49,7 @@ class Segments:
 
     @classmethod
     def of(cls, begins: I64, ends: I64, before: int, span: int, every: int) -> Segments:
-        """Return those of samples of `span` + 1 elements, `before` of them ahead of the start."""
+        """Return segments of samples of `span` + 1 elements, `before` ahead of the start."""
         room = np.maximum(ends - begins - span, 0)
         counts = np.concatenate([np.zeros(1, np.int64), np.cumsum(-(-room // every))])
         return cls(begins, ends, begins + before, counts, every)
@@ -75,7 +75,7 @@ class Grid:
     data_bytes: int
     #: How often each chunk is decoded, about, where each window is one cell.
     decoded: float
-    #: The numbers of those that there are; None: all.
+    #: The numbers of the patches that the mask selects; None: all.
     listed: I64 | None = None
 
     def __len__(self) -> int:
@@ -93,12 +93,12 @@ class Grid:
 
     @property
     def in_cell(self) -> int:
-        """How many of those that there are a cell has, about."""
+        """The number of selected patches in a cell, about."""
         return max(1, math.prod(self.cell) * len(self) // max(1, self.n_all))
 
     @property
     def window(self) -> int:
-        """How many patches a window has of which all chunks are kept."""
+        """Patches of a window whose chunks readers keep."""
         cells = sizes.MAX_WINDOW_BYTES // max(1, self.cell_bytes)
         return min(max(cells, 1), sizes.WINDOW_CHUNKS) * self.in_cell
 
@@ -106,7 +106,7 @@ class Grid:
         """Return how many bytes of chunks are kept, so that few are decoded twice."""
         cells = {FILE_ORDER: 1, CHUNKS: 1, WINDOW: -(-order.window_rows // self.in_cell)}
         kept = cells.get(order.shuffle, sizes.WINDOW_CHUNKS) * self.cell_bytes
-        # Those of one window go as those of the next come, and readers do not have equal parts.
+        # Chunks of one window leave while those of the next come, and readers have unequal parts.
         return min(4 * kept, 2 * self.data_bytes)
 
     def places(self, numbers: I64) -> list[I64]:
@@ -149,7 +149,7 @@ class Grid:
             expected = f"bool of shape {self.shape}"
             raise OptionsError(
                 f"where does not fit the grid of patches (expected {expected}, got {got})",
-                advice="Give which of the patches there are, one element for each",
+                advice="Give a bool for each patch of the grid",
                 option="where",
                 expected=self.shape,
                 got=mask.shape,
@@ -174,7 +174,7 @@ def grid_of(of: Patches, index: ChunkIndex, begins: I64, ends: I64) -> tuple[Gri
         advice = "Give a number for each axis, or for the first ones"
         raise wrong("shape", f"must have at most {len(dims)} axes", of.shape, advice)
     if of.shape[0] is None and len(begins) > 1:
-        advice = "Files have rows of their own: say how many of them a patch has"
+        advice = "Rows belong to files, so give the number of rows of a patch"
         raise wrong("shape", "must have a number along the first axis", of.shape, advice)
     extents = tuple(dim if one is None else one for one, dim in zip(of.shape, dims, strict=False))
     axes = []
@@ -230,7 +230,7 @@ def _with_cells(
             n -= 1
         cell_bytes, decoded = sized(n)
     else:
-        cell_bytes, decoded = chunk_bytes, 1.0  # all that is decoded is kept
+        cell_bytes, decoded = chunk_bytes, 1.0  # readers keep all chunks
     if not index.kind.pipeline:
         decoded = 1.0  # and nothing is
     cell = tuple(
@@ -242,10 +242,10 @@ def _with_cells(
 
 @dataclass(frozen=True, eq=False)
 class TakenBoxes:
-    """The boxes of some samples: what is read, and what is made of it."""
+    """The boxes of some samples: the elements to read, and the samples made from them."""
 
     begins: I64
-    #: What is read, and what is delivered, of each.
+    #: Extents of the box to read, and of the delivered one.
     read: Extents
     extents: Extents
     #: Along each axis, which of the read elements each delivered one is, of shape (samples,
@@ -258,11 +258,11 @@ class TakenBoxes:
 
     @property
     def step(self) -> Boxes:
-        """What is selected of the dataset."""
+        """The step of a selection that reads them."""
         return Boxes(self.begins, self.read)
 
     def made(self, read: Array) -> Array:
-        """Return samples of what was read."""
+        """Return samples from the elements that were read."""
         if self.sources is None:
             return read
         k = len(self.extents)
@@ -285,7 +285,7 @@ class TakenBoxes:
 
 
 def taken_listed(starts: Array, dims: Sequence[int], extents: Extents, numbers: I64) -> TakenBoxes:
-    """Return boxes that begin where the user says.
+    """Return boxes at the starts that the user gave.
 
     Raises
     ------

@@ -53,7 +53,7 @@ I64 = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class TakenRows:
-    """The rows of some samples: what is read, and what is made of it."""
+    """The rows of some samples: the rows to read, and the samples made from them."""
 
     rows: I64
     #: Which are not padding; None: all.
@@ -64,7 +64,7 @@ class TakenRows:
 
     @property
     def step(self) -> Spans:
-        """What is selected of the dataset."""
+        """The step of a selection that reads them."""
         rows, n = self.rows, self.rows.shape[1]
         # Samples of rows in line are spans as they are, which takes a fraction of the time.
         if self.inside is None and len(rows) and (np.diff(rows[0]) == 1).all():
@@ -85,7 +85,7 @@ class TakenRows:
         return made
 
 
-#: What samples have of a dataset.
+#: The part of a dataset that samples take.
 Taken = TakenRows | TakenBoxes
 #: Offsets of a sample's rows from where it begins, or the extents of its box.
 Take = I64 | Extents
@@ -108,10 +108,10 @@ class Samples:
     segments: Segments | Grid | None = None
     #: The core's, for what is drawn without repetition.
     order_rows: OrderRows | None = None
-    #: How likely each is, where these are drawn with replacement; and how many an epoch has.
+    #: Their weights where they are drawn with replacement, and the draws of an epoch.
     chances: Chances | None = None
     draws: int | None = None
-    #: Each is one row, and delivered as such.
+    #: Each is one row, without an axis of steps.
     are_rows: bool = False
 
     def __len__(self) -> int:
@@ -133,13 +133,13 @@ class Samples:
 
     @property
     def is_drawn(self) -> bool:
-        """Whether each epoch has others."""
+        """Whether each epoch draws its samples anew."""
         drawn = isinstance(self.of, Clips) and self.of.starts is not None
         return drawn or self.chances is not None
 
     @property
     def begins(self) -> I64:
-        """The row at which each that there is begins."""
+        """The row at which each sample begins."""
         numbers = np.arange(self.n_all, dtype=np.int64)
         if self.segments is not None:
             return self.segments.starts(numbers)[0].reshape(len(numbers), -1)[:, 0]
@@ -153,7 +153,7 @@ class Samples:
         return self.of.pad if isinstance(self.of, Clips) else None
 
     def taken(self, numbers: I64, epoch: int, take: Take) -> Taken:
-        """Return what samples have of a dataset.
+        """Return the rows or boxes of samples.
 
         Raises
         ------
@@ -232,11 +232,11 @@ class Samples:
         """Return an index that stands for samples where an order is made."""
         n_bytes = math.prod(sample_shape(take, index.shape)) * index.dtype.itemsize
         if isinstance(self.segments, Grid):
-            # What is kept of a cell's samples is its chunks.
+            # Readers keep the chunks of a cell, and not its samples.
             in_chunk = self.segments.in_cell
             n_bytes = self.segments.cell_bytes // in_chunk
         else:
-            # Those that begin in a chunk; fewer where a window of them would take too much memory.
+            # Samples that begin in a chunk; fewer where a window would take too much memory.
             in_chunk = chunk_rows(index) * len(self) // max(1, self.n_rows)
             most = sizes.MAX_WINDOW_BYTES // sizes.MIN_WINDOW_CHUNKS // max(1, n_bytes)
             in_chunk = max(1, min(in_chunk, most))
@@ -251,21 +251,21 @@ class Samples:
     @property
     def identity(self) -> list[int]:
         """What orders depend on, as numbers."""
-        of, numbers, said = self.of, list[I64](), list[int]()
+        of, numbers, words = self.of, list[I64](), list[int]()
         if isinstance(of, At):
             numbers = [of.starts] if isinstance(of.starts, np.ndarray) else []
         elif isinstance(of, Patches) and isinstance(self.segments, Grid):
             grid = self.segments
             numbers = [one for axis in grid.axes for one in (axis.firsts, axis.counts)]
             numbers += [] if grid.listed is None else [grid.listed]
-            said = [*grid.cell, *(axis.every for axis in grid.axes), *of.jitter]
+            words = [*grid.cell, *(axis.every for axis in grid.axes), *of.jitter]
         elif isinstance(of, Clips) and isinstance(self.segments, Segments):
             numbers = [self.segments.firsts, self.segments.counts]
-            said = [of.steps, of.before, of.every, *of.strides, int(of.replace)]
+            words = [of.steps, of.before, of.every, *of.strides, int(of.replace)]
         crc = zlib.crc32(b"".join(one.astype("<i8").tobytes() for one in numbers))
         of_user = not isinstance(of, Clips) or of.starts != "segments"
         weighed = [self.chances.identity] if self.chances is not None and of_user else []
-        return [len(self), crc, *said, *weighed]
+        return [len(self), crc, *words, *weighed]
 
 
 def listed(of: At, dims: tuple[int, ...], seed: int, takes: Sequence[Take]) -> Samples:

@@ -1,8 +1,8 @@
-"""What datasets have that give samples by their numbers: clips and patches.
+"""The methods ``clips`` and ``patches`` of datasets, which give samples by number.
 
 Law
 ---
-1. One description for datasets of `open` and of a `Reader`: what an item is, each says itself.
+1. Datasets of `open` and of a `Reader` share the docstrings; each makes its own items.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Law
 ---
-1. These are values: what the user says of samples. sample_rows.py finds their rows, and
+1. These are values that the user gives. sample_rows.py finds the rows of samples, and
    sample_boxes.py their boxes.
 2. They stand where `Streamer.get_batches` takes ``sample=``. Knows no file and no order.
 """
@@ -26,13 +26,13 @@ Offsets = int | range | Sequence[int | None] | npt.NDArray[np.integer[Any]]
 Take = Offsets | Mapping[Any, Offsets]
 #: How the beginnings of clips are drawn.
 DRAWN = (None, "uniform", "segments")
-#: What patches have beyond the data, if it is no number.
+#: Kinds of padding of patches that are not a number.
 PADS = ("reflect", "edge")
 
 
 @dataclass(frozen=True, eq=False)
 class At:
-    """Samples that begin where the user says: at rows, or in several axes.
+    """Samples at starts that the user gives: rows, or places in several axes.
 
     A batch has the shape (samples, rows of a sample, ...), or ``(samples, *box, ...)``.
 
@@ -72,12 +72,12 @@ class At:
 
     @property
     def takes(self) -> Sequence[Offsets]:
-        """What samples take of each path that is named, or of all."""
+        """The take of each path by name, or of all."""
         return list(self.take.values()) if isinstance(self.take, Mapping) else [self.take]
 
     @property
     def n_axes(self) -> int:
-        """How many axes say where samples begin; 0: rows do."""
+        """The number of axes of starts; 0: starts are rows."""
         starts = self.starts
         if not isinstance(starts, np.ndarray):
             starts = np.asarray(starts[np.arange(min(1, len(starts)))])
@@ -237,11 +237,11 @@ class Patches:
         Patches begin at most this far from their place on the grid, in both directions: how far is
         drawn for each from `seed` and epoch. Without `pad` they stay inside the data.
     pad : {None, "reflect", "edge"} or number, optional
-        The grid reaches as far as the data, and what patches have beyond is mirrored at the last
-        element, a copy of it, or this number. None: patches lie inside.
+        The grid covers all of the data. Elements beyond its edge are mirrored at the last element,
+        copies of it, or this number. None: patches lie inside.
     where : str or array of bool, optional
-        Which of the grid's patches there are: of its shape (of several files, one after another
-        along the first axis), or the path of a dataset.
+        A mask of the patches to take, of the shape of the grid (of several files, one after another
+        along the first axis), or the path of a dataset that has it.
 
     Examples
     --------
@@ -271,7 +271,7 @@ class Patches:
         if self.where is not None and not isinstance(self.where, str):
             mask = np.array(self.where)
             if mask.dtype != bool:
-                advice = "Give which patches there are, as an array of the grid's shape"
+                advice = "Give a bool for each patch, as an array of the shape of the grid"
                 raise wrong("where", "must be bool", mask.dtype, advice)
             made(self, "where", mask)
 
@@ -281,7 +281,7 @@ class Patches:
         each = list(given) if isinstance(given, (tuple, list, np.ndarray)) else [given] * n_axes
         if len(each) != n_axes:
             raise wrong(name, f"must have {n_axes} numbers", given, "Give one for each of shape")
-        # Of an axis that is taken whole, it says nothing.
+        # An axis that is taken whole has no number of its own.
         advice = "Give a number, or one for each axis"
         return tuple(
             least if extent is None else whole(name, one, least, advice)
@@ -328,7 +328,7 @@ def box_of(name: str, take: Any) -> tuple[int | None, ...]:
     """Return the extents of a box; None: all of an axis."""
     if not isinstance(take, (tuple, list, np.ndarray)) or not len(take):
         raise wrong(name, "must have a number for each axis", take, "Such as (32, 32, 32)")
-    advice = "It is how many elements a box has along an axis, or None for all"
+    advice = "It is the extent of the box along an axis, or None for all"
     return tuple(None if one is None else whole(name, one, 1, advice) for one in take)
 
 

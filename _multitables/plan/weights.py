@@ -2,7 +2,7 @@
 
 Law
 ---
-1. `Weights` is what the user says; `Chances` is what it means for samples that have numbers.
+1. The user gives `Weights`; `Chances` are their meaning for samples that have numbers.
 2. Draws are a function of seed, epoch and number, the same on every machine.
 """
 
@@ -26,7 +26,7 @@ GAMMA, MIX = 0x9E3779B97F4A7C15, (0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
 WORD = (1 << 64) - 1
 #: Each kind of draw of one seed has a number of its own.
 STRIDES, CHOICES, GROUPS, JITTER = range(4)
-#: What a weight may be of.
+#: Things that may have a weight.
 OF = ("sample", "segment", "file")
 
 
@@ -41,7 +41,7 @@ class Weights:
         for each row: a sample has that of the row at which it begins. With `labels` a weight for
         each label, as a mapping; default: all labels are drawn equally often.
     of : {"sample", "segment", "file"}, optional
-        What has a weight. A segment or file is drawn first, and then one of its samples.
+        The things that have weights. A segment or file is drawn first, and then one of its samples.
     labels : str or array, optional
         A label for each row, or the path of a dataset that has them: a label is drawn first, and
         then one of the samples that begin at a row of this label.
@@ -83,7 +83,7 @@ class Weights:
 
 
 def check_weights(weights: Any, draws: Any, rows: Any) -> dict[str, Any]:
-    """Check what batches are given of draws, beside the rows that take part."""
+    """Check `weights` and `draws` of batches; `rows` cannot be given with them."""
     if weights is None and draws is not None:
         raise wrong("draws", "needs weights", draws, "Say how likely samples are")
     if weights is not None and rows is not None:
@@ -149,13 +149,13 @@ class Chances:
 
     @property
     def identity(self) -> int:
-        """A number that depends on all of it."""
+        """A checksum of weights and groups."""
         parts = (self.ends, self.counts, self.members)
         return zlib.crc32(b"".join(one.tobytes() for one in parts if one is not None))
 
 
 def chances(weights: F64, counts: I64 | None = None, members: I64 | None = None) -> Chances:
-    """Return what weights mean; groups without a sample are never drawn.
+    """Return chances from weights; groups without a sample are never drawn.
 
     Raises
     ------
@@ -165,13 +165,13 @@ def chances(weights: F64, counts: I64 | None = None, members: I64 | None = None)
     if counts is not None:
         weights = np.where(np.diff(counts) > 0, weights, 0.0)
     if not weights.any():
-        got = f"{len(weights)} weights of 0 or of nothing"
+        got = f"{len(weights)} weights that are 0 or have no sample"
         raise wrong("weights", "draw no sample", got, "Give one above 0 to something")
     return Chances(np.cumsum(weights), counts, members)
 
 
 def by_label(weights: Weights, labels: npt.NDArray[Any]) -> Chances:
-    """Return the chances of samples of which each has a label.
+    """Return the chances of samples by their labels.
 
     Raises
     ------
@@ -189,7 +189,7 @@ def by_label(weights: Weights, labels: npt.NDArray[Any]) -> Chances:
 
 
 def grouped(weights: F64, of_sample: I64) -> Chances:
-    """Return the chances of samples of which each is in a group that has a weight."""
+    """Return the chances of samples by the weights of their groups."""
     members = np.argsort(of_sample, kind="stable")
     counts = np.searchsorted(of_sample[members], np.arange(len(weights) + 1))
     return chances(weights, counts.astype(np.int64), members)

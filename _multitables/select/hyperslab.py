@@ -49,7 +49,7 @@ class Hyperslab:
     #: Of the result.
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
-    #: Of the box that begins at each point; none: points alone.
+    #: Extents of the box at each point; empty: points alone.
     extents: tuple[int, ...] = ()
 
 

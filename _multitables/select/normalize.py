@@ -84,7 +84,7 @@ def whole_rows(selection: Selection) -> tuple[str, int, int, int, bool] | None:
     """(field or "", start, step, count, scalar) of a selection of whole rows, or None.
 
     For the most frequent requests, in about a microsecond: one number, slice or Ellipsis, before or
-    after at most one field. None says nothing: then `normalize` tells.
+    after at most one field. None: `normalize` decides.
     """
     dataset = selection.dataset
     found = _rows(dataset, selection.steps)

@@ -125,7 +125,7 @@ class Spans(NamedTuple):
         return cls(rows, np.ones(len(rows), np.int64)).joined()
 
     def joined(self) -> Spans:
-        """Return spans of which none follows the one before it."""
+        """Join spans that follow each other."""
         begins, lengths = self
         if len(begins) < 2:
             return self
@@ -150,7 +150,7 @@ class Boxes(NamedTuple):
 
     @property
     def key(self) -> tuple[npt.NDArray[np.int64], ...]:
-        """The index arrays that are these boxes to NumPy."""
+        """The index arrays by which NumPy takes these boxes."""
         k = len(self.extents)
         each = []
         for axis, extent in enumerate(self.extents):
@@ -175,7 +175,7 @@ class Selection:
 
     dataset: DatasetInfo
     steps: tuple[Step, ...]
-    #: Makes samples of what the steps give; they take no further index.
+    #: Makes samples from the result of the steps; they take no further index.
     finish: Callable[[Any], Any] | None
 
     def __init__(

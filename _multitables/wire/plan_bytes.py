@@ -162,7 +162,7 @@ def _kind(dataset: Dataset) -> _core.Kind:
 
 
 def _cast(dataset: Dataset) -> Sequence[int]:
-    """Return what readers make of a dataset's numbers; (): nothing."""
+    """Return the words of a dataset's cast; (): there is no cast."""
     index, kind = dataset.index, dataset.index.kind
     if kind.cast is None:
         return ()

@@ -278,11 +278,11 @@ def test_rows_of_several_files_and_damage(h5: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("option", "given", "said"),
     [
-        ("dtype", "S3", "none that numbers"),
-        ("dtype", ">f4", "none that numbers"),
-        ("dtype", "?", "none that numbers"),
-        ("dtype", "c8", "none that numbers"),
-        ("dtype", object(), "no type"),
+        ("dtype", "S3", "not a type that numbers"),
+        ("dtype", ">f4", "not a type that numbers"),
+        ("dtype", "?", "not a type that numbers"),
+        ("dtype", "c8", "not a type that numbers"),
+        ("dtype", object(), "not a type of numbers"),
         ("dtype", {"/labels": "f4"}, "names no dataset"),
         ("scale", 3, "pair"),
         ("scale", (1, "a"), "numbers"),
@@ -301,7 +301,7 @@ def test_options_that_cannot_work(h5: Path, option: str, given: Any, said: str) 
 
 def test_data_that_cannot_be_cast(h5: Path, tmp_path: Path) -> None:
     streamer = multitables.Streamer(h5)
-    with pytest.raises(UnsupportedDatasetError, match=r"'/names'.*no numbers.*S1"):
+    with pytest.raises(UnsupportedDatasetError, match=r"'/names'.*expected integers.*S1"):
         streamer.get_queue(["/labels", "/names"], dtype="f4")
     with pytest.raises(OptionsError, match=r"does not broadcast.*\(4, 6, 3\), got \(2,\)"):
         streamer.get_queue("/images", scale=([1, 2], 1))

@@ -156,7 +156,7 @@ def test_refusals(make: Make, tmp_path: Path) -> None:
             (endless.state_dict(), "not a state of a mixture"),
             ({**state, "mixture": {}}, "of another mixture"),
             ({**state, "epoch": -1}, "epoch is out of range"),
-            ([state, {**state, "epoch": 1}], "not of one place"),
+            ([state, {**state, "epoch": 1}], "not saved after the same batch"),
         ]:
             with pytest.raises(OptionsError, match=match):
                 mixture.load_state_dict(other)

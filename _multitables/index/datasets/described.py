@@ -61,7 +61,7 @@ class StoredField(NamedTuple):
 def plain_table(file: OpenFile, stored: StoredDataset, part: FieldType) -> _core.Table | None:
     """Make the table of a dataset, or of a column, whose bytes lie in its file alone.
 
-    None: they do not, or the core does not decode it, or it is damaged; its index says which.
+    None: other files have some, the core does not decode it, or it is damaged.
     """
     source = SourceFile(file.filename, file.fingerprint).for_table()
     piece = sizes.REMOTE_TASK_BYTES if file.fingerprint.access else sizes.PIECE_BYTES

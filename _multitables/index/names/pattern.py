@@ -4,7 +4,7 @@ Law
 ---
 1. ``*``, ``?`` and ``[...]`` stand for parts of one name; what a wildcard stands for is the whole
    name. Links are followed as in any path; one that leads nowhere names nothing.
-2. ``**`` stands for any number of names, of hard links alone, and names no object twice.
+2. ``**`` stands for any number of names. It follows hard links alone, and finds no object twice.
 3. The paths of links are kept, because an object's header does not have its name.
 
 This file must never know what an object is.
@@ -77,11 +77,11 @@ class Match:
     #: Which of several files was looked through, and by which of several paths.
     file: int = 0
     pattern: int = 0
-    #: What a wildcard stands for before each of the names, with a slash.
+    #: The part of the value of ``**`` before each of the names, with a slash.
     before: str = ""
 
     def value(self, number: int) -> str:
-        """Return what the wildcard stands for of which names are."""
+        """Return the value of the last wildcard for one of the names."""
         return self.before + self.names[number]
 
 
@@ -268,7 +268,7 @@ def _inside(
 
 
 def _below(group: _Group, links: Links, excluded: Excluded) -> Iterator[Match]:
-    """Yield a group, and all objects below it; one that has several paths by one of them."""
+    """Yield a group, and each object below it once, by its shortest path."""
     yield Match((*group.values, ""), group.of, (group.name,), False, _run_of(group.place))
     left, seen = deque([(group.place, group.path, "")]), {-1, group.place.offset}
     while left:

@@ -1,10 +1,10 @@
-"""What readers make of numbers: those of another type, scaled or not.
+"""The type that readers convert numbers to, and the scale that they apply.
 
 Law
 ---
-1. A value: what was requested of one dataset, checked against its elements and rows.
-2. The words of a cast are read by the core (hdf5_filters/convert/cast.rs); how it rounds is said
-   there, in numbers.rs.
+1. A value: the cast of one dataset, checked against its elements and rows.
+2. The core reads the words of a cast (hdf5_filters/convert/cast.rs); numbers.rs there defines how
+   it rounds.
 
 This file must never know options, files or chunks.
 """
@@ -37,7 +37,7 @@ MIN_RUN = 64
 
 
 class Axis(NamedTuple):
-    """An axis of a dataset behind the first, and what rows have of it."""
+    """An axis of a dataset behind the first, and the part of it that rows have."""
 
     dim: int
     #: Of a chunk.
@@ -59,7 +59,7 @@ class Cast:
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """Of what is delivered."""
+        """The dtype of delivered elements."""
         return np.dtype(np.uint16 if self.name == BFLOAT16 else self.name)
 
     def words(

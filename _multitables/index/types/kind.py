@@ -37,7 +37,7 @@ class Kind:
     fill_value: bytes = b""
     #: "h5py" or "tables": which library reads what the core does not.
     library: str = "h5py"
-    #: What is made of its numbers at last.
+    #: The conversion of its numbers that comes last.
     cast: Cast | None = None
 
     def why_library(self, filters: Container[int]) -> str:
@@ -52,7 +52,7 @@ class Kind:
 
     @property
     def uncast(self) -> Kind:
-        """What elements are before their numbers become others."""
+        """The kind of its elements before they are cast."""
         return self if self.cast is None else replace(self, cast=None)
 
     @property

@@ -19,8 +19,8 @@ import numpy as np
 from _multitables import _core, sizes
 from _multitables.index.chunk_index import ByLibrary, ChunkIndex, Stored, Virtual, changed
 
-#: A chunk has as many bytes, or fewer where that makes less than these; of sources without filters
-#: nothing is decoded twice, and a chunk that a core's cache holds is put together sooner.
+#: Bytes of a chunk, at most. Smaller chunks of sources without filters decode nothing twice, and a
+#: chunk that fits into the cache of a core is assembled sooner.
 TASK_BYTES, TASKS, PLAIN_TASKS = 4 << 20, 32, 64
 
 

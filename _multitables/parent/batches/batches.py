@@ -2,7 +2,7 @@
 
 Law
 ---
-1. It adds to a loader what rows have: the order of their numbers.
+1. It adds the order of rows to a loader.
 """
 
 from __future__ import annotations

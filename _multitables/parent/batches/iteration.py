@@ -4,8 +4,8 @@ Law
 ---
 1. An iteration is a row of runs, each one stream: of rows, what is left of an epoch after a resume,
    then the others together. Inside a run epochs follow each other without a pause.
-2. What counts as delivered is what was handed to the user. With the last batch an iteration stands
-   at the end of its epoch, until it is left; then at the next.
+2. A batch is delivered when the user has it. With the last batch an iteration stands at the end of
+   its epoch, until it is left; then at the next.
 3. A batch is a view of the ring whose base is its lease: held as long as the user holds it.
 4. Damage that is to be skipped ends a stream like any error. The iteration goes on where it stands
    with another stream, as after a resume, and lost rows are taken out of its batches.
@@ -62,18 +62,18 @@ class Bookmark:
     """Where the next iteration begins, and where the latest one stands."""
 
     epoch: int
-    #: What a loaded state says, until an iteration goes on there.
+    #: The position of a loaded state, until an iteration goes on there.
     resumed: Position | None = None
     #: Of the latest iteration.
     progress: Progress | None = None
     #: The latest iteration, if it is held, and the statistics of its last stream.
     latest: Callable[[], Iteration | None] = NEVER
-    told: dict[str, Any] = field(default_factory=dict)
+    statistics: dict[str, Any] = field(default_factory=dict)
     is_closed: bool = False
 
 
 class Iteration(Iterator[Any]):
-    """One iteration of a loader: yields what it delivers, and ends its readers when it is left."""
+    """One iteration of a loader: yields batches or items, and ends its readers when it is left."""
 
     def __init__(self, unit: Unit, start: Position, bookmark: Bookmark) -> None:
         assert bookmark.progress is not None
@@ -84,7 +84,7 @@ class Iteration(Iterator[Any]):
         self._guards: Iterator[Any] = iter(())
         #: Batches of the run that were taken, and that are still to come (perhaps without end).
         self._taken, self._left = 0, 0.0
-        self._told: dict[str, Any] = {}
+        self._last_statistics: dict[str, Any] = {}
         # It has come to its end, and has raised StopIteration.
         self.is_over = False
         self._closed = False
@@ -122,7 +122,7 @@ class Iteration(Iterator[Any]):
             self._bookmark.resumed = None
 
     def _go_on_behind(self, error: CorruptChunkError) -> None:
-        """Let what is left come without a damaged chunk, or raise its error."""
+        """Go on without a damaged chunk, or raise its error."""
         rows = self._unit.leave_out(error)  # none if the stream was begun before it was known
         self._tell()
         stream = self._leave()
@@ -186,19 +186,19 @@ class Iteration(Iterator[Any]):
         return 0 if stream is None else stream.qsize()
 
     def statistics(self) -> dict[str, Any]:
-        """Tell what this iteration has done.
+        """Return the statistics of this iteration.
 
         Returns
         -------
         dict
-            Of the stream that runs: what `StreamQueue.statistics` has, or of items
+            Those of the stream that runs, as from `StreamQueue.statistics`, or of items
             `Reader.statistics`, and ``read_amplification``, an estimate of how often each chunk of
             the largest dataset is decoded in an epoch (None of ragged rows and items). After the
             end, those of the last stream; empty before the first batch.
         """
         stream = self._stream
         if stream is None:
-            return self._told
+            return self._last_statistics
         return {**stream.statistics(), "read_amplification": stream.read_amplification()}
 
     def close(self) -> None:
@@ -211,7 +211,7 @@ class Iteration(Iterator[Any]):
     def _tell(self) -> None:
         """Keep the statistics of the stream, before it is left."""
         if self._stream is not None:
-            self._told = self._bookmark.told = self.statistics()
+            self._last_statistics = self._bookmark.statistics = self.statistics()
 
     def _leave(self) -> StreamQueue | None:
         stream, self._stream = self._stream, None

@@ -1,10 +1,9 @@
-"""Epochs, ranks, states and iterations over a unit, whichever it is.
+"""Epochs, ranks, states and iterations over any unit.
 
 Law
 ---
 1. Says where an iteration begins; `Iteration` goes through it, and the unit starts its streams.
-2. A state records what was delivered and nothing else: neither readers nor damage have a part in
-   it.
+2. A state records the delivered batches and nothing else, neither readers nor damage.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class Loader:
-    """What `Batches`, `Collection` and `Columns` have in common.
+    """The common base of `Batches`, `Collection` and `Columns`.
 
     Iterating goes through `epochs` epochs, from `epoch` on; the next iteration goes on after
     them. Breaking out of a loop leaves `epoch` where it was.
@@ -83,7 +82,7 @@ class Loader:
             mark.epoch, mark.resumed, mark.progress = epoch, None, None
 
     def __len__(self) -> int:
-        """Count what the next iteration delivers, to this rank."""
+        """Count the batches, items or blocks of the next iteration, of this rank."""
         start = self._start()
         if start.stop is None:
             several = count(2, self._unit.noun).removeprefix("2 ")
@@ -91,7 +90,7 @@ class Loader:
         return self._unit.length(start)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return what was delivered so far by the latest iteration, to be saved.
+        """Return the position of the latest iteration, to be saved.
 
         Returns
         -------
@@ -158,12 +157,12 @@ class Loader:
         )
 
     def statistics(self) -> dict[str, Any]:
-        """Tell what the latest iteration has done; see `BatchIterator.statistics`."""
+        """Return the statistics of the latest iteration; see `BatchIterator.statistics`."""
         latest = self._bookmark.latest()
-        return self._bookmark.told if latest is None else latest.statistics()
+        return self._bookmark.statistics if latest is None else latest.statistics()
 
     def close(self) -> None:
-        """End all iterations and readers. What is held stays valid. May be called again."""
+        """End all iterations and readers. Batches that are held stay valid. May be called again."""
         self._bookmark.is_closed = True
         self._iterators.close()
         self._unit.close()

@@ -3,7 +3,7 @@
 Law
 ---
 1. Which source comes next depends on seed, epoch and place alone, so that all ranks take from the
-   same one in a step, and one rank's state stands for all.
+   same one in a step, and the state of one rank is enough for all.
 2. A source goes through its own epochs, as often as it is drawn. A state has those of the sources.
 3. Sources are known by their face alone: iterating, states, and how they end.
 """
@@ -60,8 +60,8 @@ class Mixture:
     batch_size : int, optional
         Rows of a batch with `within`. Default: those of the first source.
     draws : int, optional
-        Batches of an epoch. Default: as many as the sources have together in one iteration; give
-        it where ranks may have different numbers of batches.
+        Batches of an epoch. Default: the sum of the lengths of the sources; give it where ranks may
+        have different numbers of batches.
     epochs : int, optional
         Epochs of one iteration; None for no end.
 
@@ -110,9 +110,9 @@ class Mixture:
         self._batch_size, self._draws, self._epochs = batch_size, draws, epochs
         #: Where it stands: an epoch, and batches of it that were delivered.
         self._epoch = self._taken = 0
-        #: The epoch before which the iteration ends that goes on there; None: as `epochs` says.
+        #: The epoch before which the resumed iteration ends; None: `epochs` decides.
         self._stop: int | None = None
-        #: Where the iteration began that is on its way, and which that is.
+        #: The state at the start of the running iteration, and the number of that iteration.
         self._began: dict[str, Any] | None = None
         self._latest = 0
         self._closed = False
@@ -129,7 +129,7 @@ class Mixture:
         return 0, 1  # its sources have those of the program
 
     def _sharded(self, rank: int, world_size: int, part: tuple[int, int] | None) -> Mixture:
-        """Return this: the sources are shared out already, but not among processes of a loader."""
+        """Return itself: the sources have their ranks. Processes of a loader cannot share it."""
         if part is not None:
             raise OptionsError(
                 f"a mixture cannot be shared by {part[1]} processes of a DataLoader",
@@ -223,14 +223,14 @@ class Mixture:
         return _packed(made)
 
     def _rewind(self) -> None:
-        """Stand where the iteration began that was left on its way."""
+        """Return to the start of an iteration that was left early."""
         if self._began is not None:
             self.load_state_dict(self._began)
 
     # ---- states
 
     def state_dict(self) -> dict[str, Any]:
-        """Return what was delivered so far by the latest iteration, to be saved.
+        """Return the position of the latest iteration, to be saved.
 
         Returns
         -------
@@ -259,7 +259,7 @@ class Mixture:
         ----------
         state : dict, or list of dict
             What `state_dict` returned: of this rank, of one rank (all have delivered equally many
-            batches), or of all ranks. With `within` there must be as many ranks as there were.
+            batches), or of all ranks. With `within` the number of ranks must be the same.
 
         Raises
         ------
@@ -270,7 +270,7 @@ class Mixture:
         parsed = [_checked(one, self._identity(), len(self._sources)) for one in states]
         if len({(one["epoch"], one["batches"]) for one in parsed}) != 1:
             raise _refused(
-                "states are not of one place of a run",
+                "the states were not saved after the same batch",
                 "Save the states of all ranks after the same number of batches",
             )
         self._latest += 1
@@ -283,7 +283,7 @@ class Mixture:
     # ---- the end
 
     def statistics(self) -> dict[str, Any]:
-        """Return what was done: ``sources``, the statistics of each."""
+        """Return ``sources``, the statistics of each source."""
         return {"sources": [source.of.statistics() for source in self._sources]}
 
     def close(self) -> None:
@@ -355,8 +355,8 @@ class _Drawn:
         self._used = whole("state", states[0]["used"], 0, "Give another state")
         if self._used and mine.get("world_size") != theirs[0].get("world_size"):
             raise _refused(
-                "the state has parts of batches, and is of another number of ranks",
-                "Go on with as many ranks as there were",
+                "the state holds parts of batches of another number of ranks",
+                "Resume with the same number of ranks",
             )
 
     def leave(self) -> None:

@@ -80,7 +80,7 @@ class RowUnit(Unit):
         self._opening = threading.Lock()
 
     def title(self) -> str:
-        """Say what is delivered; nothing is opened for it."""
+        """Describe the batches for messages, without opening a file."""
         if self._opened is not None:
             indexes = self._opened[0].indexes
             of = title(indexes[0].filenames, [(index.path, index.shape) for index in indexes])
@@ -240,7 +240,7 @@ class RowUnit(Unit):
         return self._lost.without_lost(block, number, self.shard.batch_size)
 
     def transformed(self, block: Any) -> Any:
-        """Return what the user makes of a batch."""
+        """Return a batch after the user's transform."""
         transform = self.wanted.transform
         return block if transform is None else transform(block)
 

@@ -1,9 +1,9 @@
-"""What a loader delivers: batches of rows or of samples, items, blocks of whole keys.
+"""Units that loaders deliver: batches of rows or of samples, items, blocks of whole keys.
 
 Law
 ---
 1. A unit knows what an epoch has, which part of it is this rank's, and how its stream is started.
-2. It keeps nothing of an iteration: where one stands is the loader's.
+2. It keeps no state of an iteration: the loader has the position.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Run(Protocol):
 
     @property
     def batches(self) -> int:
-        """What this rank gets in each epoch of it; known when its stream has started."""
+        """Batches of this rank in each epoch; known when the stream has started."""
 
     @property
     def epochs(self) -> int | None:
@@ -71,9 +71,9 @@ class EpochRun:
 
 
 class Unit:
-    """What a loader delivers; positions of an epoch are numbers unless a subclass says else."""
+    """A kind of batches or items; by default positions of an epoch are numbers."""
 
-    #: What one of them is called, and the call that makes a loader of them.
+    #: The name of one, and the method that makes a loader of them.
     noun, maker = "batch", "get_batches"
     epochs: int | None
     start_epoch: int
@@ -82,7 +82,7 @@ class Unit:
     prefetches = False
 
     def title(self) -> str:
-        """Say what is delivered; nothing is opened for it."""
+        """Describe the unit for messages, without opening a file."""
         raise NotImplementedError
 
     @property
@@ -154,11 +154,11 @@ class Unit:
         stream.close()
 
     def delivered(self, block: Any, run: Any, taken: int) -> Any:
-        """Return what is delivered of a block of a run; None: nothing."""
+        """Return the batch to deliver for a block; None: nothing is left of it."""
         return block
 
     def transformed(self, block: Any) -> Any:
-        """Return what the user makes of what is delivered."""
+        """Return a batch after the user's transform."""
         return block
 
     def leave_out(self, error: CorruptChunkError) -> list[Rows]:
@@ -166,4 +166,4 @@ class Unit:
         raise error
 
     def close(self) -> None:
-        """End what rests."""
+        """End streams that rest between epochs."""

@@ -2,7 +2,7 @@
 
 Law
 ---
-1. It adds to a loader what items have: their keys and names, and batches and bags of them.
+1. It adds the keys and names of items to a loader, and batches and bags of items.
 """
 
 from __future__ import annotations

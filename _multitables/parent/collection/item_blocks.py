@@ -2,12 +2,12 @@
 
 Law
 ---
-1. Items come in the order in which they are given, each once.
+1. Items come in the given order, each once.
 2. Requests run ahead of the user, so that readers have work: at least one item more than there are
    readers, and `AHEAD_BYTES`. Only a request for the next item waits for memory. Where the user's
    own thread reads, none runs ahead: its memory would be cold when the user takes the item.
 3. Small items of a store share a request, because a reader waits for the network once for each
-   request. Each request has twice as many items as the last, so that the first item comes early.
+   request. Requests double in size, so that the first item comes early.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ class ItemBlocks(BlockSource):
         return self._received, None
 
     def statistics(self) -> dict[str, Any]:
-        """Return what `Reader.statistics` reports of the requests."""
+        """Return the statistics of the requests, as `Reader.statistics` does."""
         return self._reader.statistics()
 
     def end(self, sound: bool) -> None:

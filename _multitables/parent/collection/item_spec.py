@@ -2,7 +2,7 @@
 
 Law
 ---
-1. It finds no more than the objects that the paths name; what these are, open_items.py finds out.
+1. It finds the objects that the paths name; open_items.py finds out whether they are datasets.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ FILE = "file"
 
 @dataclass(frozen=True)
 class ItemSpec:
-    """Which items are wanted, as the user said it."""
+    """The items of a collection, as the user described them."""
 
     file: KeptSource
-    #: Paths with wildcards, and what the datasets of each are called; None: as in the file.
+    #: Paths with wildcards, and the name of the datasets of each; None: as in the file.
     paths: tuple[str, ...]
     labels: tuple[str, ...] | None
     #: A wildcard, or `FILE`.
@@ -49,7 +49,7 @@ class ItemSpec:
         ]
 
     def only(self, key: str) -> ItemSpec:
-        """Return what has the item of a key, and as little else as a path can say."""
+        """Return the narrowest spec that still has the item of a key."""
         if isinstance(self.by, int):
             return replace(self, paths=tuple(only(path, self.by, key) for path in self.paths))
         if not self.file.is_several:
@@ -57,7 +57,7 @@ class ItemSpec:
         return replace(self, file=self.file.one(self.file.filenames.index(key)))
 
     def check(self) -> None:
-        """Raise unless the paths have the wildcard, and what is left out may lie below them."""
+        """Raise unless all paths have the wildcard `by`, and `exclude` can match."""
         _check_by(self)
         _check_exclude(self)
 

@@ -68,7 +68,7 @@ class ItemUnit(Unit):
         #: Scales that ranks of this node have in common, when they were read.
         self._scales: mmap.mmap | None = None
         self._asked_scales = False
-        #: What reads single items, and what ends it.
+        #: The service and reader of single items, and their finalizer.
         self._single: tuple[Service, ItemReader, weakref.finalize[Any, Any]] | None = None
         self._lock = threading.Lock()
         if wanted.share:
@@ -77,7 +77,7 @@ class ItemUnit(Unit):
             self._shared = SharedReaders(place, purpose, pool.library_timeout_seconds)
 
     def title(self) -> str:
-        """Say what is delivered."""
+        """Describe the items for messages."""
         opened, wanted = self.opened, self.wanted
         of = title(opened.filename, [(opened.path, None)])
         items, readers = count(len(opened.items), "item"), count(wanted.n_procs.count, "reader")
@@ -147,7 +147,7 @@ class ItemUnit(Unit):
                 raise
 
     def _started(self) -> tuple[Service, ItemReader]:
-        """Return what items are requested from, and what requests them."""
+        """Return a started service, and a reader of items that requests from it."""
         wanted, opened = self.wanted, self.opened
         reader_options = options.checked(
             ReaderOptions,

@@ -2,7 +2,7 @@
 
 Law
 ---
-1. It adds to a loader the names of the index, and what its keys cost.
+1. It adds the names of the index to a loader, and the time that its keys take.
 """
 
 from __future__ import annotations
@@ -21,8 +21,7 @@ class Columns(Loader):
     """Blocks of columns; made by `Streamer.get_columns`.
 
     Iterating goes through this rank's blocks: `GroupBlock`, or `ColumnsBlock` of several groups;
-    the next iteration has those of the epochs behind them, or goes on where the state was taken
-    that was loaded before it.
+    the next iteration goes on with the next epoch, or where a loaded state was saved.
 
     ``index`` are the names of the columns of the index.
 

@@ -12,7 +12,7 @@ Law
 ---
 1. All columns of all groups are one stream, in which each chunk is decoded once; its blocks end
    where the index changes, and a block may be without rows of a group.
-2. Of the keys a rank reads its own, and as many others as it takes to find where these begin.
+2. A rank reads its own keys, and the few others that show where its own begin.
 3. A state records which rows are left of an epoch, as blocks are not all of one size.
 """
 
@@ -155,7 +155,7 @@ class KeyUnit(Unit):
         self.shard = Shard(1, wanted.rank, wanted.world_size, node=self._place.count)
 
     def title(self) -> str:
-        """Say what is delivered."""
+        """Describe the blocks for messages."""
         of = title(self.filename, [(group, None) for group in self.opened.groups])
         return f"{of}: by {', '.join(self.opened.index)}"
 
@@ -170,7 +170,7 @@ class KeyUnit(Unit):
         return self.opened.opened.missing_files
 
     def identity(self) -> dict[str, Any]:
-        """Return what a state is of."""
+        """Return the identity of the data for a state."""
         groups = {name: group.keys.n_rows for name, group in self.opened.groups.items()}
         return {"rows": groups, "index": list(self.opened.index)}
 
@@ -191,7 +191,7 @@ class KeyUnit(Unit):
             raise self.opened.unsorted(error) from None
 
     def _stretches(self, one: Range) -> Iterator[Range]:
-        """Cut rows into as many as have their keys held at a time."""
+        """Cut rows into stretches whose keys are held at a time."""
         parts = math.ceil(n_rows(one) / STRETCH_ROWS)
         for part in range(parts):
             yield from self._part([one], part, parts)

@@ -471,7 +471,7 @@ class Dataset(Object, Filtered, Sampled["SamplesView"]):
         return SamplesView(self, self._taken, spec)
 
     def _taken(self, step: Step) -> npt.NDArray[Any]:
-        """Read what samples have."""
+        """Read the elements of samples."""
         shared, read = self._handle.shared, self._contents().read
         taken: npt.NDArray[Any] = self._place.call(read, shared, (step,), None, None)
         return taken

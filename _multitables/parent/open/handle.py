@@ -86,7 +86,7 @@ class Shared:
 
     @property
     def is_as_opened(self) -> bool:
-        """Whether the name is that of the file that is open, which nothing can have changed."""
+        """Whether the name leads to the open file, and the file is unchanged."""
         main = self.files.main
         is_mine = type(main.metadata) is _core.MetadataFile and self.keys[1][-1] == os.getpid()
         is_locked = is_mine and takes_locks() and self.state != ()

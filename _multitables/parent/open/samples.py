@@ -41,8 +41,8 @@ class SamplesView(Numbered):
         Returns
         -------
         numpy.ndarray, or tuple of two
-            One sample, or several, of the shape that `shape` says. With ``mask=True`` also which
-            rows are not padding.
+            One sample, or several. With ``mask=True`` also the mask of rows that are not
+            padding.
         """
         taken, is_one = self._taken(key)
         return self._finished(taken, is_one, self._read(taken.step))

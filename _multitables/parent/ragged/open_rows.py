@@ -55,10 +55,10 @@ class Entry:
     descriptors: npt.NDArray[np.uint8] | None = None
     atom: np.dtype[Any] | None = None
     is_text: bool = False
-    #: Of samples that are not rows: which, and what each has of the dataset.
+    #: Samples that are not rows, and the part of the dataset that each takes.
     samples: Samples | None = None
     take: Take | None = None
-    #: It delivers which rows are not padding.
+    #: It is the mask of rows that are not padding.
     is_mask: bool = False
 
     @property
@@ -90,7 +90,7 @@ class OpenedRows:
 
     @property
     def grid(self) -> Grid | None:
-        """Of patches, where they begin."""
+        """The grid of patches, if samples are patches."""
         samples = self.entries[0].samples
         grid = None if samples is None else samples.segments
         return grid if isinstance(grid, Grid) else None

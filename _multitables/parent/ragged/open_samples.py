@@ -1,4 +1,4 @@
-"""From paths and what a sample is to entries of a stream: which rows or box each sample has.
+"""From paths and a kind of sample to entries of a stream: the rows or box of each sample.
 
 Law
 ---
@@ -121,7 +121,7 @@ def open_samples(spec: DataSpec, seed: int = 0) -> OpenedRows:
 
 
 def _named_weights(weights: Weights | None) -> dict[str, str]:
-    """Return the datasets that say how likely samples are."""
+    """Return the datasets of weights and labels."""
     if weights is None:
         return {}
     each = {"weights": weights.values, "labels": weights.labels}
@@ -140,7 +140,7 @@ def _check_count(kind: str, got: int, expected: int, of: str) -> None:
     if got != expected:
         raise OptionsError(
             f"{kind} must be one for each {of} (expected {expected}, got {got})",
-            advice=f"Give as many as there are {of}s",
+            advice=f"Give one for each {of}",
             option="weights",
             expected=expected,
             got=got,
@@ -174,7 +174,7 @@ def _chances(
 
 
 def _check_pad(pad: Any, indexes: list[ChunkIndex], spec: DataSpec) -> None:
-    """Raise if a number that stands outside the data is no element of what is delivered."""
+    """Raise if delivered elements cannot hold the number for padding."""
     if pad is None or isinstance(pad, str):
         return
     if spec.casts is not None and any(one and one.name == BFLOAT16 for one in spec.casts.each):
@@ -190,18 +190,18 @@ def _check_pad(pad: Any, indexes: list[ChunkIndex], spec: DataSpec) -> None:
 
 
 def _named(sample: Sample | None) -> dict[str, str]:
-    """Return the datasets that say where segments are, or which samples there are."""
+    """Return the datasets of lengths, offsets or masks that a sample names."""
     names = ("lengths", "offsets", "where")
     each = {name: getattr(sample, name, None) for name in names}
     return {kind: one for kind, one in each.items() if isinstance(one, str)}
 
 
 def _where(index: ChunkIndex, kind: str) -> Numbers:
-    """Read the array that says which samples there are."""
+    """Read the mask of patches."""
     return Numbers(kind, whole(index), index)
 
 
-#: Reads what says where samples are.
+#: Readers of the datasets that a sample names.
 READ = {"lengths": numbers_of, "offsets": numbers_of, "where": _where}
 
 
@@ -213,7 +213,7 @@ def _patches(
     for index in indexes:
         if index.dims[:k] != lead.dims[:k]:
             raise OptionsError(
-                f"datasets of which patches are taken differ: {index.path!r} from {lead.path!r} "
+                f"{index.path!r} and {lead.path!r} differ in shape, and cannot share patches "
                 f"(expected {lead.dims[:k]} along the first axes, got {index.dims[:k]})",
                 advice="Take patches of each of them, or of axes in which they are equal",
                 option="path",
@@ -230,7 +230,7 @@ def _patches(
 def _boxes(
     sample: At, indexes: list[ChunkIndex], seed: int, takes: list[Any]
 ) -> tuple[list[Samples], list[Extents]]:
-    """Return boxes that begin where the user says."""
+    """Return boxes at the starts that the user gave."""
     found, boxes = list[Samples](), list[Extents]()
     for index, given in zip(indexes, takes, strict=True):
         box = box_of("take", given)
@@ -260,7 +260,7 @@ def _takes(sample: At | Clips | None, structure: Structure, n_paths: int) -> lis
 
 
 def _given(sample: At | Clips | None, structure: Structure, n_paths: int) -> list[Any]:
-    """Return what samples take of each dataset, as the user says it."""
+    """Return the take of each dataset, as the user gave it."""
     if sample is None:
         return [1] * n_paths
     name = "take" if isinstance(sample, At) else "per_path"

@@ -8,7 +8,7 @@ Actors
                                    |                                        |
     the user  <--- blocks ---------+ <------------- stages <----------------+
 
-A fetch is several batches that are asked for at once: of each flat dataset one request, whose
+A fetch is several batches that are requested at once: of each flat dataset one request, whose
 result lies in a stage of shared memory. Batches are views of it. While one fetch is delivered, the
 next are with the readers.
 
@@ -17,8 +17,8 @@ Law
 1. Blocks come in the order of the plan.
 2. Nothing is copied: a block's arrays are views of a stage, which is used again when all of them
    are gone.
-3. Who holds blocks never keeps a ready one from being delivered; only with nothing in hand is a
-   stage waited for, and that ends with `StalledError`.
+3. Held blocks never delay one that is ready. A stage is waited for only if no fetch is under way,
+   and that wait ends with `StalledError`.
 """
 
 from __future__ import annotations
@@ -48,10 +48,10 @@ from _multitables.select.selection import Selection
 
 @dataclass
 class _Part:
-    """What a fetch has of one entry."""
+    """The part of a fetch that belongs to one entry."""
 
     entry: Entry
-    #: Where rows begin and end in the elements that were asked for.
+    #: Where rows begin and end in the requested elements.
     offsets: I64 | None
     asks: list[Ask]
     requests: list[Request] = field(default_factory=list)
@@ -134,23 +134,23 @@ class RequestedBlocks(BlockSource):
                 except FutureTimeoutError:
                     raise queue.Empty from None
                 if error is not None:
-                    raise self._told(error)
+                    raise self._explained(error)
         return [
             block_of(part.entry, part.requests, part.offsets, part.taken) for part in asked.parts
         ]
 
-    def _told(self, error: BaseException) -> BaseException:
-        """Let the error of a request say what it means for the stream."""
+    def _explained(self, error: BaseException) -> BaseException:
+        """Return the error of a request, with its consequence for the stream."""
         if isinstance(error, MultitablesError) and not isinstance(error, StalledError):
             good = f"{self._received} blocks were delivered and are good; the stream is closed"
-            told = {"good": good, "advice": error.advice, **error.values}
-            MultitablesError.__init__(error, error.happened, **told)  # type: ignore[arg-type]
+            values = {"good": good, "advice": error.advice, **error.values}
+            MultitablesError.__init__(error, error.happened, **values)  # type: ignore[arg-type]
         return error.with_traceback(None)
 
     # ---- requests
 
     def _go_on(self) -> None:
-        """Ask for what comes next, as far as there is memory for it."""
+        """Request the next fetches, as far as there is memory for them."""
         try:
             while True:
                 if self._asked and self._asked[-1].parts:
@@ -162,10 +162,10 @@ class RequestedBlocks(BlockSource):
                     return
                 self._asked.append(_Asked(fetch, self._parts(fetch)))
         except _core.Exhausted:
-            pass  # what was asked for is delivered first
+            pass  # earlier requests are delivered first
 
     def _ask(self, asked: _Asked) -> None:
-        # Behind others nobody waits for memory.
+        # Only the first fetch waits for memory.
         tries = None if asked is self._asked[0] else 0
         for part in asked.parts:
             while part.asks:
@@ -206,7 +206,7 @@ class RequestedBlocks(BlockSource):
         self.service.leave(self._give_back, sound)
         self._asked.clear()
 
-    # ---- what there is
+    # ---- state
 
     def ready(self) -> int:
         """Count the blocks that need not be waited for."""
@@ -228,17 +228,17 @@ class RequestedBlocks(BlockSource):
         return count(self._received, "block")
 
     def title(self) -> tuple[str, int]:
-        """Return what the blocks are of, and how many readers read them."""
+        """Return the title of the data, and the number of readers."""
         indexes = self._opened.indexes
         of = title(indexes[0].filename, [(index.path, index.shape) for index in indexes])
         return of, self.service.n_readers
 
     def statistics(self) -> dict[str, Any]:
-        """Return what `Reader.statistics` reports of the requests."""
+        """Return the statistics of the requests, as `Reader.statistics` does."""
         return self.service.statistics()
 
     def nothing(self) -> list[Any]:
-        """Return what is delivered of no rows at all."""
+        """Return the block of no rows."""
         return [nothing(entry) for entry in self._opened.entries]
 
 

@@ -49,7 +49,7 @@ def asking_heap(
 def block_of(
     entry: Entry, requests: Sequence[Request], offsets: I64 | None, taken: Taken | None = None
 ) -> Any:
-    """Make the block of all rows of a fetch, or of what was `taken`, from results of requests."""
+    """Make the block of all rows or samples (`taken`) of a fetch from results of requests."""
     if entry.is_mask:
         assert taken is not None
         return taken.inside

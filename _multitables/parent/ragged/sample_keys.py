@@ -1,9 +1,9 @@
-"""Samples of a dataset by their numbers: as keys of requests, and as what reads them.
+"""Samples of a dataset by their numbers, as keys of requests.
 
 Law
 ---
-1. plan/sample_rows.py and plan/sample_boxes.py alone say what a sample has.
-2. Nothing is read here but what says where samples lie.
+1. plan/sample_rows.py and plan/sample_boxes.py alone decide the rows or box of a sample.
+2. Nothing is read here but lengths, offsets and masks.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Numbered:
         return self._entry.rows.n_rows
 
     def _taken(self, key: Any) -> tuple[Taken, bool]:
-        """Return what samples have, and whether the key names a single one."""
+        """Return the rows or boxes of samples, and whether the key is a single number."""
         is_one = isinstance(key, (int, np.integer)) and not isinstance(key, bool)
         samples, take = self._entry.samples, self._entry.take
         assert samples is not None
@@ -51,7 +51,7 @@ class Numbered:
         return samples.taken(self._numbers(key, is_one), 0, take), is_one
 
     def _finished(self, taken: Taken, is_one: bool, read: Any) -> Any:
-        """Return samples of what was read, with their mask if it is delivered."""
+        """Return samples from the elements that were read, with their mask if there is one."""
         made, inside = taken.made(read), taken.inside
         if not self._has_mask:
             return made[0] if is_one else made

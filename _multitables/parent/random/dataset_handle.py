@@ -46,7 +46,7 @@ class Part:
 
     @cached_property
     def table(self) -> DatasetTable:
-        """How readers read it, which errors tell."""
+        """The table of the dataset, for errors."""
         return lookup_table(self.index, direct=self.direct, native_filters=READERS_FILTERS)
 
 
@@ -153,7 +153,7 @@ def handle_of(
     version: CheckedVersion | None = None,
     table: _core.Table | None = None,
 ) -> DatasetHandle:
-    """Tell the readers of a dataset that was indexed, and whose table may be there."""
+    """Register a dataset that was indexed with the readers; `table` is its table, if known."""
     catalogues = Catalogues(file, path, version)
     catalogues.add("", index, source, queue, table)
     return DatasetHandle(

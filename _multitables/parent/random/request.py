@@ -78,7 +78,7 @@ class Request(Future[Any]):
         self._key = key
         self._stages = stages
         self._handle = handle
-        #: Makes the result of what the stage holds, of ragged rows and samples. None: it is that.
+        #: Makes ragged rows and samples from the array in the stage. None: the array is the result.
         self._finish = finish
 
     #: Why there is no result.

@@ -1,9 +1,8 @@
-"""Where the blocks of a queue come from: a ring, requests, a file that grows, versions.
+"""Sources of the blocks of a queue: a ring, requests, a file that grows, versions.
 
 Law
 ---
-1. A source fetches blocks and knows nothing of its end, its errors or its turns: these are the
-   queue's.
+1. A source fetches blocks. The queue alone knows its end, its errors and its turns.
 2. After `end` a source holds no readers. Blocks that were taken stay valid.
 """
 
@@ -42,11 +41,11 @@ class BlockSource:
         return self.progress()[1] is None
 
     def statistics(self) -> dict[str, Any]:
-        """Return what else there is to know, by its name."""
+        """Return statistics, by name."""
         raise NotImplementedError
 
     def title(self) -> tuple[str, int]:
-        """Return what the blocks are of, and how many readers read them."""
+        """Return the title of the data, and the number of readers."""
         raise NotImplementedError
 
     def delivered(self) -> str:
@@ -70,7 +69,7 @@ class BlockSource:
         return None
 
     def stop(self) -> bool:
-        """Let what is there now be the last; False: the stream has to be closed for that."""
+        """End behind the rows that the file has now; False: the stream must be closed instead."""
         return False
 
     def close(self) -> None:

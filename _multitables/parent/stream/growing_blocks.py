@@ -79,7 +79,7 @@ class GrowingBlocks(BlockSource):
         self._reading = Patience()
         self._delivered = self._blocks = 0
         self._waits_since: float | None = None
-        self._told = _NOTHING
+        self._counted = _NOTHING
 
     def take(self, deadline: float) -> Any:
         """Return the guard of the next block; a file that does not grow is waited for."""
@@ -191,11 +191,11 @@ class GrowingBlocks(BlockSource):
         """Let go of the stream that runs."""
         stream, self._stream = self._stream, None
         if stream is not None:
-            self._told = _added(self._told, stream.source.statistics())
+            self._counted = _added(self._counted, stream.source.statistics())
             stream.close()
 
     def stop(self) -> bool:
-        """Let what the file has now be the last."""
+        """End behind the rows that the file has now."""
         self._stopped = min(self._stopped, time.monotonic())
         self._wake.set()
         return True
@@ -229,17 +229,17 @@ class GrowingBlocks(BlockSource):
         return f"{self._delivered} rows"
 
     def title(self) -> tuple[str, int]:
-        """Return what the blocks are of, and how many readers read them."""
+        """Return the title of the data, and the number of readers."""
         indexes = self._data.opened.indexes
         of = title(indexes[0].filename, [(index.path, index.shape) for index in indexes])
         return of, self._wanted.n_procs.count
 
     def statistics(self) -> dict[str, Any]:
-        """Return what all streams so far count, and the rows."""
-        stream, told = self._stream, self._told
+        """Return the sums of all streams so far, and the rows."""
+        stream, counted = self._stream, self._counted
         if stream is not None:
-            told = _added(told, stream.source.statistics())
-        return {**told, "rows_received": self._delivered}
+            counted = _added(counted, stream.source.statistics())
+        return {**counted, "rows_received": self._delivered}
 
     def memory(self) -> list[tuple[int, int, object]]:
         """Return the memory of the stream that runs; each has its own."""
@@ -247,14 +247,14 @@ class GrowingBlocks(BlockSource):
         return [] if stream is None else stream.source.memory()
 
 
-def _added(told: dict[str, Any], more: dict[str, Any]) -> dict[str, Any]:
+def _added(counted: dict[str, Any], more: dict[str, Any]) -> dict[str, Any]:
     """Join the statistics of two streams, of which the second one ran later."""
-    joined = {**told, **more}
+    joined = {**counted, **more}
     for name in ("tasks", "readers_replaced"):
-        joined[name] = told[name] + more[name]
-    if told["readers"]:
+        joined[name] = counted[name] + more[name]
+    if counted["readers"]:
         joined["readers"] = [
             {key: value if key == "pid" else one[key] + value for key, value in other.items()}
-            for one, other in zip(told["readers"], more["readers"], strict=True)
+            for one, other in zip(counted["readers"], more["readers"], strict=True)
         ]
     return joined

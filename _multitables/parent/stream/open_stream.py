@@ -66,10 +66,10 @@ class DataSpec:
     version: CheckedVersion | None = None
     #: What batches are of; None: each row is one.
     sample: Sample | None = None
-    #: How likely samples are, or rows, and how many an epoch has; None: each comes once.
+    #: The weights of samples or rows, and the draws of an epoch; None: each comes once.
     weights: Weights | None = None
     draws: int | None = None
-    #: What readers make of numbers.
+    #: The types and scales that readers convert numbers to.
     casts: Casts | None = None
 
     def __post_init__(self) -> None:
@@ -134,7 +134,7 @@ def data_in(spec: DataSpec, source: Source, *, grows: bool = False) -> Opened:
 
 
 def refuse_casts(spec: DataSpec, of: str) -> None:
-    """Raise if numbers are to be changed where readers do not."""
+    """Raise if `dtype` or `scale` was given for data that readers do not convert."""
     if spec.casts is not None:
         raise OptionsError(
             f"{spec.casts.option} cannot be given with {of}",
@@ -214,7 +214,7 @@ def start_stream(
     planned : callable
         Returns the plan for what was opened and a number of readers, and the rows of a block.
     readers : optional
-        Those that start already. Default: as many as are wanted, or threads.
+        Readers that start already. Default: new processes or threads, as the options say.
     first_row : int
         Rows that streams before this one delivered, where guards go on counting them.
     made, queue : callable

@@ -63,7 +63,7 @@ class RingBlocks(BlockSource):
 
     @property
     def plan(self) -> ReadPlan:
-        """What is read, and where it goes."""
+        """The plan of the stream."""
         if not isinstance(self._planned, ReadPlan):
             self._planned = self._planned()
         return self._planned
@@ -118,7 +118,7 @@ class RingBlocks(BlockSource):
         return self.ring.progress()
 
     def statistics(self) -> dict[str, Any]:
-        """Return what the ring and its readers count."""
+        """Return the counts of the ring and its readers."""
         plan = self.plan
         return {
             "blocks_held": len(self.ring.held()),
@@ -132,7 +132,7 @@ class RingBlocks(BlockSource):
         }
 
     def title(self) -> tuple[str, int]:
-        """Return what the blocks are of, and how many readers read them."""
+        """Return the title of the data, and the number of readers."""
         indexes = [dataset.index for dataset in self.plan.datasets]
         of = title(indexes[0].filenames, [(index.path, index.shape) for index in indexes])
         return of, self.plan.n_readers

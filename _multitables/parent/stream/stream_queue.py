@@ -182,8 +182,8 @@ class StreamQueue:
         -------
         dict
             ``blocks_received``, ``blocks_total`` (None when endless), ``blocks_ready``,
-            ``block_size`` (rows); of a `RaggedQueue` what `Reader.statistics` reports of its
-            requests; of others ``blocks_held``; ``ring_rows``, ``ring_bytes``; ``tasks``
+            ``block_size`` (rows); of a `RaggedQueue` the statistics of its requests, as from
+            `Reader.statistics`; of others ``blocks_held``; ``ring_rows``, ``ring_bytes``; ``tasks``
             (in one pass over the data); ``readers_replaced``; ``library``: path -> why it is read
             through an HDF5 library instead of natively; ``readers``: for each, counts
             (``tasks``, ``chunks``, ``library_tasks``, ``fetches``), bytes (``fetched_bytes``,
@@ -229,7 +229,7 @@ class StreamQueue:
 
     def close(self) -> None:
         """End the stream and its readers. Blocks that are held stay valid. May be called again."""
-        self.source.close()  # an interrupt behind this leaves nobody waiting
+        self.source.close()  # after this an interrupt leaves no thread waiting
         self._finalizer()
 
     def __enter__(self) -> Self:

@@ -23,7 +23,7 @@ from _multitables.plan.shared_chunks import SharedChunks
 
 
 class VersionBlocks(RingBlocks):
-    """Blocks of several versions of a dataset, of whose chunks `parts` make a ring."""
+    """Blocks of several versions of a dataset; `parts` make them from a ring of its chunks."""
 
     takes_turns = True
 
@@ -49,7 +49,7 @@ class VersionBlocks(RingBlocks):
         return block
 
     def title(self) -> tuple[str, int]:
-        """Return what the blocks are of, and how many readers read them."""
+        """Return the title of the data, and the number of readers."""
         of, n_readers = super().title()
         return f"{count(len(self._names), 'version')} of {of}", n_readers
 

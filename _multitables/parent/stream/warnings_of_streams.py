@@ -64,7 +64,7 @@ def warn_of_missing(missing: Mapping[str, MultitablesError]) -> None:
 
 
 def warn_of_amplification(index: ChunkIndex, decoded: float) -> None:
-    """Report that a shuffle of patches decodes chunks several times, and what would do."""
+    """Report that a shuffle of patches decodes chunks several times, with advice."""
     if decoded < AMPLIFIED:
         return
     warning = AmplificationWarning(

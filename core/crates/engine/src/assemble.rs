@@ -26,7 +26,7 @@ use tables::parts::Part;
 const SHOWN_BYTES: usize = 64 << 20;
 /// Parts of one chunk that are compared with each other, to see whether they leave gaps.
 const MAX_COMPARED: usize = 32;
-/// Rows that are put together of several parts at a time, so that a core's first cache has them.
+/// Rows that are assembled from several parts at a time: they fit into the first cache of a core.
 const STRIP_BYTES: usize = 32 << 10;
 
 /// What is wanted of one part: along each axis of the virtual dataset, the numbers of its elements.
@@ -59,13 +59,13 @@ impl Piece<'_> {
     }
 }
 
-/// Where a piece goes, of which the rows are read one behind the other.
+/// The target of a piece whose rows are read one behind the other.
 struct Placed {
     row: StridedCopy,
-    /// Bytes of a row of what is wanted.
+    /// Bytes of a row of the request.
     row_bytes: usize,
     rows: Axis,
-    /// The number of the first one among the wanted rows.
+    /// The number of its first row among the requested rows.
     first: usize,
 }
 
@@ -81,7 +81,7 @@ impl Placed {
         copy
     }
 
-    /// Copy what the piece has of some of the wanted rows, where it has no steps.
+    /// Copy the piece's part of some of the requested rows, if it has no steps.
     fn copy_rows(&self, rows: Range<usize>, read: &[u8], out: Out<'_>) {
         let (first, end) = (self.first, self.first + self.rows.count);
         let (begin, end) = (rows.start.max(first), rows.end.min(end));
@@ -176,7 +176,7 @@ impl Assembler {
         pieces.try_for_each(|(piece, place)| self.read_piece(piece, place, out, record))
     }
 
-    /// Read pieces that are parts of the same rows, and put these together, some at a time.
+    /// Read pieces that are parts of the same rows, and assemble these rows, some at a time.
     fn read_beside(
         &mut self,
         pieces: &[Piece<'_>],

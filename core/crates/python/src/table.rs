@@ -199,7 +199,7 @@ impl Builder {
 
     /// Add a dataset. `files` are its own and others in which chunks lie, whose numbers chunks name.
     /// `windows` has start, step and count of each axis behind the first, or nothing; `ends` the row
-    /// behind the last one of each file of several; `cast` the words of what numbers become; `parts` the words of what a virtual dataset shows;
+    /// behind the last one of each file of several; `cast` the words of a cast; `parts` the words of what a virtual dataset shows;
     /// `library` how a library serves its rows.
     #[expect(clippy::too_many_arguments, reason = "they are given by names")]
     #[pyo3(signature = (*, files, kind, row_bytes, dims, chunk_dims, chunks, windows=Vec::new(),

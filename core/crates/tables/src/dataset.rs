@@ -150,7 +150,7 @@ impl Dataset {
         self.conversion.as_ref().is_none_or(|one| one.is_even())
     }
 
-    /// What the conversion wants to know of a chunk.
+    /// The place of a chunk, for the conversion.
     pub fn place(&self, grid_index: u64) -> usize {
         let mut offset = Vec::new();
         self.chunk_offset(grid_index, &mut offset);

@@ -22,7 +22,7 @@ pub(super) struct Elements {
 
 impl Elements {
     /// `field`: its offset and bytes in a stored element, in which it lies. `converted`: its bytes behind a
-    /// conversion, 0 if it stays in place. `fill`: a stored element. `cast`: what is made of numbers then.
+    /// conversion, 0 if it stays in place. `fill`: a stored element. `cast`: the words of the cast that follows.
     pub fn of(
         field: (u64, u64),
         converted: u64,

@@ -15,9 +15,9 @@ pub const FLAG_CLIPPED: u64 = 1;
 pub const FLAG_LIBRARY: u64 = 2;
 /// Behind a dataset's dims there is a window for each of its inner axes.
 pub const FLAG_WINDOWS: u64 = 4;
-/// Behind these there are a count, and for each of as many files the row behind its last one.
+/// Behind these there are the number of files, and for each file the row behind its last one.
 pub const FLAG_JOINED: u64 = 8;
-/// Behind these there are a count, and as many words of a cast.
+/// Behind these there are the number of words of a cast, and the words.
 pub const FLAG_CAST: u64 = 16;
 
 #[repr(C)]
@@ -60,7 +60,7 @@ pub(super) struct DatasetRecord {
     pub(super) delivered_bytes: u64,
 }
 
-/// What rows have of each inner axis; of those without words, all.
+/// The window of rows along each inner axis; without words, all of it.
 pub(super) fn windows(
     record: &DatasetRecord,
     words: &[u64],
@@ -86,7 +86,7 @@ pub(super) fn ends(record: &DatasetRecord, words: &[u64]) -> Result<Vec<u64>, Re
     counted(words, behind_windows(record)).map(<[u64]>::to_vec)
 }
 
-/// What numbers become at last.
+/// The words of the cast.
 pub(super) fn cast(
     record: &DatasetRecord,
     words: &[u64],
@@ -115,7 +115,7 @@ fn behind_windows(record: &DatasetRecord) -> u64 {
     record.dims_at.saturating_add(n_words)
 }
 
-/// As many words as the one before them says.
+/// The words behind a word that counts them.
 fn counted(words: &[u64], at: u64) -> Result<&[u64], Refused> {
     let count = part(words, at, 1)?[0];
     part(words, at + 1, count)

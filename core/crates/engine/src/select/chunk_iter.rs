@@ -295,7 +295,7 @@ impl ChunkIter {
         line.count = self.sort(at);
     }
 
-    /// What chunks have of boxes, in rows of neighbours where units are; else a pair for each unit.
+    /// The parts of boxes that lie in chunks: rows of neighbouring units, or else a pair for each unit.
     fn boxes(
         &mut self,
         slab: &Hyperslab<'_>,

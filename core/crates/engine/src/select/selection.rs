@@ -1,4 +1,4 @@
-//! What a request wants of a dataset, in normal form: boxes at points, axes and byte runs.
+//! The selection of a request in normal form: boxes at points, axes and byte runs.
 //!
 //! Law:
 //! 1. The words are written by `_multitables/wire/request_bytes.py` and read here; both number the same.

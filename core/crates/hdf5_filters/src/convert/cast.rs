@@ -11,8 +11,8 @@ use std::hash::{Hash, Hasher};
 /// Numbers of a block.
 const BLOCK: usize = 1 << 10;
 const MAX_BYTES: usize = 8;
-/// Words before those of axes: what numbers are, what they become, in which type they are scaled (0:
-/// they are not), whether they have the other byte order, and how many of them an element has.
+/// Words before those of axes: the type of stored numbers, the delivered type, the type for scaling (0:
+/// no scaling), whether the byte order is the other one, and the numbers of an element.
 const HEAD_WORDS: usize = 5;
 
 #[derive(Clone, Debug)]
@@ -23,14 +23,14 @@ enum Scaled {
 
 #[derive(Clone, Debug)]
 pub struct Cast {
-    /// What it was made of.
+    /// The words it was made from.
     words: Vec<u64>,
     from: Number,
     to: Number,
     swaps: bool,
     per_element: usize,
     first: Loop,
-    /// Where numbers are scaled in another type than they become: from that one.
+    /// The loop from the type for scaling to the delivered type, if they differ.
     last: Option<Loop>,
     scaled: Option<Scaled>,
     /// Elements of a row are scaled alike.
@@ -116,7 +116,7 @@ impl Cast {
         self.is_even
     }
 
-    /// What the chunk is scaled by that begins with this element of a row.
+    /// The table of the chunk that begins with this element of a row.
     pub fn table(&self, offset: &[u64]) -> usize {
         match &self.scaled {
             None => 0,

@@ -65,7 +65,7 @@ impl Conversion {
         (self.from, self.size, self.from_step) == (self.to, self.to_size, self.to_step)
     }
 
-    /// It copies all bytes of an element that has as many.
+    /// It copies all bytes of an element, whose size does not change.
     fn is_all(&self, bytes: usize) -> bool {
         let is_copy = self.kind == Kind::Copy && self.is_in_place();
         is_copy && (self.from, self.size, self.count) == (0, bytes, 1)
@@ -90,7 +90,7 @@ pub struct ElementConversion {
     all: Vec<Conversion>,
     /// Some bytes of a delivered element are of no conversion.
     has_gaps: bool,
-    /// What the numbers become at last, and the bytes of an element's before it.
+    /// The cast that comes last, and the bytes of an element before it.
     cast: Option<(Cast, usize)>,
 }
 
@@ -128,12 +128,12 @@ impl ElementConversion {
         Some(self)
     }
 
-    /// Where an element stands in its row, or its chunk in a row, changes nothing.
+    /// The place of an element, or of its chunk, in a row changes nothing.
     pub fn is_even(&self) -> bool {
         self.cast.as_ref().is_none_or(|(cast, _)| cast.is_even())
     }
 
-    /// What `convert` wants to know of the chunk that begins with this element of a row.
+    /// The place, for `convert`, of the chunk that begins with this element of a row.
     pub fn place(&self, offset: &[u64]) -> usize {
         (self.cast.as_ref()).map_or(0, |(cast, _)| cast.table(offset))
     }
@@ -149,13 +149,13 @@ impl ElementConversion {
         is_whole.then(|| (stored / self.stored).checked_mul(self.delivered))?
     }
 
-    /// Convert whole elements of a chunk at this `place`, from its first one on, as many as there are on
-    /// both sides.
+    /// Convert whole elements of a chunk at this `place`, from its first one on, up to the end of the
+    /// shorter side.
     pub fn convert(&self, place: usize, stored: &[u8], delivered: &mut [u8]) {
         self.convert_from(0, place, stored, delivered);
     }
 
-    /// Write what a stored element becomes, for all elements of a chunk.
+    /// Write the conversion of one stored element to all elements of a chunk.
     pub fn repeat(&self, place: usize, element: &[u8], delivered: &mut [u8]) {
         let block = (BLOCK_BYTES / self.stored).max(1);
         let stored = element.repeat(block);

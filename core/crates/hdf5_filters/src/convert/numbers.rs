@@ -264,7 +264,7 @@ macro_rules! loops {
     };
 }
 
-/// The loop of two types; None: nothing is made of the one, or the other is never made.
+/// The loop of two types; None: there is no conversion between them.
 pub fn converter(from: Number, to: Number) -> Option<Loop> {
     Some(loops!(to;
         Number::Truth => Truth, Number::U8 => u8, Number::U16 => u16, Number::U32 => u32,
@@ -273,11 +273,11 @@ pub fn converter(from: Number, to: Number) -> Option<Loop> {
         from))
 }
 
-/// Numbers of as many bytes in the other byte order.
+/// Numbers of the same size in the other byte order.
 pub fn swap(bytes: usize, from: &[u8], to: &mut [u8]) {
     fn each<const N: usize>(from: &[u8], to: &mut [u8]) {
         for (from, to) in from.chunks_exact(N).zip(to.chunks_exact_mut(N)) {
-            let mut value: [u8; N] = from.try_into().expect("as many bytes");
+            let mut value: [u8; N] = from.try_into().expect("chunks have N bytes");
             value.reverse();
             to.copy_from_slice(&value);
         }

@@ -7,7 +7,7 @@
 
 /// The most numbers of all tables together.
 pub const MAX_TABLES: usize = 1 << 25;
-/// Tables are repeated until they have as many numbers, and runs below it are written out.
+/// Tables are repeated up to this many numbers, and shorter runs are written out.
 const MIN_LEN: usize = 64;
 
 /// A float that numbers are scaled in.
@@ -15,7 +15,7 @@ pub trait Float: Copy {
     fn of(number: f64) -> Self;
     /// Scale the floats in these bytes, all by one mean and deviation.
     fn by_one(bytes: &mut [u8], mean: Self, deviation: Self);
-    /// Scale as many floats as there are means and deviations.
+    /// Scale floats, each by its own mean and deviation; all slices have the same length.
     fn by_each(bytes: &mut [u8], means: &[Self], deviations: &[Self]);
 }
 
@@ -56,20 +56,20 @@ pub struct Axis {
     pub varies: bool,
 }
 
-/// What of some chunks the numbers are scaled by.
+/// The scale of chunks that have the same place in their rows.
 #[derive(Clone, Debug)]
 pub struct Scale<T> {
-    /// Means and deviations, for each chunk of a row whose are other ones.
+    /// Means and deviations, for each chunk of a row that has its own.
     tables: Vec<(Vec<T>, Vec<T>)>,
-    /// How many numbers have the same ones.
+    /// The length of runs with equal means and deviations.
     run: usize,
-    /// How many chunks further the next one along an axis is; 0: it has the same ones.
+    /// The distance of tables from a chunk to the next one along an axis; 0: both have the same table.
     steps: Vec<(usize, usize)>,
 }
 
 impl<T: Float> Scale<T> {
-    /// `means` and `deviations` are of as many numbers as the axes have that vary, in their order. None:
-    /// they are not, or tables would be too large.
+    /// `means` and `deviations` have a number for each index of the axes that vary, in their order. None:
+    /// they have another length, or tables would be too large.
     pub fn new(axes: &[Axis], means: &[f64], deviations: &[f64]) -> Option<Scale<T>> {
         let varying = || axes.iter().filter(|axis| axis.varies);
         let product = |mut all: Box<dyn Iterator<Item = usize> + '_>| {
@@ -138,7 +138,7 @@ impl<T: Float> Scale<T> {
         })
     }
 
-    /// Which table the chunk has that begins with this element of a row.
+    /// The number of the table of the chunk that begins with this element of a row.
     pub fn table(&self, offset: &[u64]) -> usize {
         let each = offset.iter().zip(&self.steps);
         each.map(|(&at, &(extent, step))| at as usize / extent * step)

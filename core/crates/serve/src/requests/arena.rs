@@ -55,7 +55,7 @@ pub fn shared(len: usize) -> io::Result<Arc<Arena>> {
     Ok(arena)
 }
 
-/// Give back what the arena keeps, and the arena if no result lies in it.
+/// Give back the spare memory of the arena, and the arena itself if it holds no result.
 pub fn release() {
     let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(arena) = shared.as_ref().filter(|arena| arena.is_mine()) {

@@ -155,7 +155,7 @@ impl RequestHandle {
         }
     }
 
-    /// Its memory, for those who work on it; None: no caller needs the result any more.
+    /// Its memory, for readers; None: no caller needs the result any more.
     pub(super) fn held(&self) -> Option<(Arc<StageLease>, Option<Arc<SharedDataset>>)> {
         let state = lock(&self.state);
         Some((state.lease.clone()?, state.shared.clone()))

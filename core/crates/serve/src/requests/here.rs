@@ -2,7 +2,7 @@
 //!
 //! Law:
 //! 1. All who answer in this process have one cache of chunks, as large as those of readers together.
-//! 2. Who waits for an answer takes the tasks that no other thread has.
+//! 2. A thread that waits for an answer takes the tasks that no other thread has.
 
 use crate::requests::answer::Answerer;
 use crate::requests::handle::lock;

@@ -2,7 +2,7 @@
 //!
 //! Law:
 //! 1. Tasks, queue and engine are those of reader processes (server.rs).
-//! 2. Who answers holds the stage and the table meanwhile: an end of the requests waits for no thread.
+//! 2. An answering thread holds the stage and the table, so an end of the requests waits for no thread.
 //! 3. What a library reads is put back. When it is handed over, only processes answer; a thread leaves
 //!    when it has done what it has claimed.
 //! 4. A forked child answers nothing.

@@ -5,8 +5,8 @@
 //!    brought to their places.
 //! 2. That memory is zeros before: HDF5 leaves out what was never stored of a dataset without a fill
 //!    value, and what stood there before is no row of this stream.
-//! 3. Where numbers become others, it is given memory for what it reads, from which they are made.
-//! 4. A file that changed meanwhile is told as that, whatever the library made of it.
+//! 3. Where numbers are cast, the library fills other memory, and the cast is made from it.
+//! 4. A file that changed meanwhile is reported as changed, even if the library failed in another way.
 
 use crate::ring::claimed::Claimed;
 use crate::ring::reader_loop::{LibraryRead, Reader};
@@ -107,7 +107,7 @@ impl Reader<'_> {
     }
 }
 
-/// Let a library fill rows, or what they are made of.
+/// Let a library fill rows, or the memory that they are cast from.
 fn delivered<E>(
     dataset: &Dataset,
     out: &mut [u8],

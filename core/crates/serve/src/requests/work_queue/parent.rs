@@ -137,7 +137,7 @@ impl WorkQueue {
         self.change(slot, READY, DONE)
     }
 
-    /// From now on each reader does its own tasks, but for those of one that is at something slow.
+    /// From now on each reader does its own tasks. Others take over only from a reader that is slow.
     pub fn keep_own(&self) {
         self.head().own.store(1, SeqCst);
     }
