@@ -9,7 +9,8 @@ Law
    anything else, and what takes longer than DEADLINE_SECONDS.
 3. The whole of the library is imported before the filter stands: without some calls Python itself
    imports nothing. Without those of NEEDED neither Python nor the C library works; there a death is
-   right, too.
+   right, too. One of them is brk: the kernel answers it with an address and never with an error, so
+   that glibc takes the error's number for the end of a heap that has grown, and writes behind it.
 4. Run as a program it reads rows as JSON, and prints a line of JSON for each row and way. Tests
    and tools call `outcomes`, which does so in another process: theirs must never fork.
 """
@@ -35,7 +36,7 @@ from typing import Any
 DEADLINE_SECONDS = 20.0
 ERRORS = ("ENOSYS", "EPERM")
 HIDDEN = "/proc"
-NEEDED = ("close", "futex", "mmap")
+NEEDED = ("brk", "close", "futex", "mmap")
 #: Calls that old kernels, or gVisor, lack together.
 TOGETHER = {
     "old kernel": (
