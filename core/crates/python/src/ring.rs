@@ -30,7 +30,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::Ordering::SeqCst;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
-use tables::plan::{ENDLESS, Plan};
+use tables::plan::{Chunk, ENDLESS, Plan};
 
 enum Container {
     Single,
@@ -230,12 +230,17 @@ impl Ring {
 }
 
 impl Ring {
-    /// A ring of one array, for threads; without the plan's descriptor no process ever has it.
-    pub(super) fn plain(leases: Leases, views: Vec<View>, plan: Option<OwnedFd>) -> Ring {
+    /// A ring for threads; without the plan's descriptor no process ever has it.
+    pub(super) fn plain(
+        leases: Leases,
+        views: Vec<View>,
+        keys: Option<Vec<Py<PyAny>>>,
+        plan: Option<OwnedFd>,
+    ) -> Ring {
         let inner = Inner {
             leases: Arc::new(leases),
             views,
-            container: Container::Single,
+            container: container(keys),
             first_row: 0,
         };
         Ring {
@@ -245,7 +250,10 @@ impl Ring {
     }
 }
 
-type Planned<'py> = (Bound<'py, PyArray1<u64>>, Bound<'py, PyArray1<ChunkRecord>>);
+type Planned<'py> = (
+    Bound<'py, PyArray1<u64>>,
+    Vec<Bound<'py, PyArray1<ChunkRecord>>>,
+);
 type Descriptors = Option<(OwnedFd, Option<OwnedFd>)>;
 
 impl Ring {
@@ -390,10 +398,14 @@ impl Ring {
         Guards { inner, get }
     }
 
-    /// The plan's tasks, as its words, and its chunks.
+    /// The plan's tasks, as its words, and the chunks of each dataset, all of one file.
     fn planned<'py>(&self, py: Python<'py>) -> Planned<'py> {
         let plan = &self.inner.leases.plan;
-        let chunks = chunks::array(py, plan.table.chunks().to_vec());
+        let datasets = plan.table.datasets.iter();
+        let of_one = |&chunk: &Chunk| Chunk { source: 0, ..chunk };
+        let chunks =
+            datasets.map(|dataset| plan.table.chunks_of(dataset).iter().map(of_one).collect());
+        let chunks = chunks.map(|chunks| chunks::array(py, chunks)).collect();
         (PyArray1::from_vec(py, plan.task_words()), chunks)
     }
 

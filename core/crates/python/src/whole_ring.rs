@@ -1,4 +1,4 @@
-//! Rings of streams that are little: they hold all rows of a dataset.
+//! Rings of streams that are little: they hold all rows of one dataset or of several.
 //!
 //! Law:
 //! 1. The caller's own thread reads what is least, with the engine and into the ring that all streams
@@ -10,7 +10,7 @@
 use super::metadata::OpenedFile;
 use super::ring::Ring;
 use super::stored::StoredDataset;
-use super::table::{Delivered, Source, table_of_one};
+use super::table::{Delivered, Source, Table, add_plain};
 use super::views::known;
 use hdf5_format::chunk::Chunk;
 use hdf5_format::layout::Layout;
@@ -22,7 +22,8 @@ use serve::process::ring_threads::read_here;
 use serve::ring::control::control_bytes;
 use serve::ring::kept_rings::ring_for;
 use serve::ring::leases::Leases;
-use tables::plan::{Plan, WHOLE_SLOTS};
+use tables::builder::TableBuilder;
+use tables::plan::Plan;
 
 /// Places of a dataset that are looked for in the page cache, at most.
 const LOOKS: usize = 8;
@@ -32,64 +33,126 @@ const PIECE_BYTES: u64 = 256 << 10;
 /// Bytes that are read at most, and those of what is decoded before this returns.
 type MostBytes = (u64, u64);
 
-/// A ring for all blocks of a stream of a dataset; the rows of a block: `block_rows`, or those of a chunk,
-/// or as many as have `unchunked_bytes`; and how many of `n_readers` threads are to read it, none if it
-/// is read. `dtype` and `inner` are those of an element. None: it is more, or not in the page cache, or it
-/// cannot be read like this.
+/// A dataset, or a column of it: as it is stored, what of each element is delivered, and the dtype and the
+/// shape of an element.
+type Field<'py> = (
+    PyRef<'py, StoredDataset>,
+    Delivered,
+    Bound<'py, PyArrayDescr>,
+    Vec<u64>,
+);
+
+/// How many bytes and rows a field has.
+struct Size {
+    n_rows: u64,
+    n_bytes: u64,
+    row_shape: Vec<u64>,
+    row_bytes: u64,
+    /// Rows of a chunk; None: it is not chunked.
+    chunk_rows: Option<u64>,
+    /// Its elements are only copied.
+    is_copied: bool,
+}
+
+impl Size {
+    fn of((stored, _, dtype, inner): &Field<'_>) -> Option<Size> {
+        let (dataset, extents) = (&stored.dataset, stored.extents());
+        let [n_rows, dims @ ..] = &dataset.dataspace.dims[..] else {
+            return None;
+        };
+        let product = |each: &[u64], one: u64| each.iter().copied().try_fold(one, u64::checked_mul);
+        let row_shape = [dims, inner].concat();
+        let n_bytes = product(&dataset.dataspace.dims, dataset.element_bytes.into());
+        let row_bytes = product(&row_shape, dtype.itemsize() as u64);
+        Some(Size {
+            n_rows: *n_rows,
+            n_bytes: n_bytes.filter(|&n| n > 0)?,
+            row_bytes: row_bytes.filter(|&n| n > 0)?,
+            row_shape,
+            chunk_rows: extents.and_then(|extents| extents.first().copied()),
+            is_copied: extents.is_none() || dataset.filters.is_empty(),
+        })
+    }
+}
+
+/// A ring for all blocks of a stream of datasets of one file and one length, by `keys` as in `Ring`; the
+/// rows of a block: `block_rows`, or those of a chunk of the longest rows, or as many as have
+/// `unchunked_bytes`; and how many of `n_readers` threads are to read it, none if it is read. None: it is
+/// more, or not in the page cache, or it cannot be read like this.
 #[expect(clippy::too_many_arguments, reason = "they are given by names")]
 #[pyfunction]
-#[pyo3(signature = (stored, opened, source, *, delivered, dtype, inner, block_rows, unchunked_bytes,
-    remainder, most_bytes, n_readers))]
+#[pyo3(signature = (fields, keys, opened, source, *, block_rows, unchunked_bytes, remainder, most_bytes,
+    n_readers))]
 pub fn whole_ring(
     py: Python<'_>,
-    stored: &StoredDataset,
+    fields: Vec<Field<'_>>,
+    keys: Option<Vec<Py<PyAny>>>,
     opened: &OpenedFile,
     source: Source,
-    delivered: Delivered,
-    dtype: Bound<'_, PyArrayDescr>,
-    inner: Vec<u64>,
     block_rows: Option<u64>,
     unchunked_bytes: u64,
     remainder: bool,
     most_bytes: MostBytes,
     n_readers: usize,
 ) -> PyResult<Option<(Ring, u64, usize)>> {
-    let (dataset, extents) = (&stored.dataset, stored.extents());
-    let (Some(file), [n_rows, dims @ ..]) = (&stored.file, &dataset.dataspace.dims[..]) else {
+    let Some(sizes) = fields.iter().map(Size::of).collect::<Option<Vec<_>>>() else {
         return Ok(None);
     };
-    let product = |each: &[u64], one: u64| each.iter().copied().try_fold(one, u64::checked_mul);
-    let row_shape = [dims, &inner].concat();
-    let row_bytes = product(&row_shape, dtype.itemsize() as u64);
-    let stored_bytes = product(dims, dataset.element_bytes.into());
-    let n_bytes = stored_bytes.and_then(|bytes| bytes.checked_mul(*n_rows));
-    let (Some(row_bytes @ 1..), Some(n_bytes @ 1..)) = (row_bytes, n_bytes) else {
+    let n_bytes = sizes.iter().map(|size| size.n_bytes);
+    let n_bytes = n_bytes.fold(0, u64::saturating_add);
+    let longest = sizes.iter().rev().max_by_key(|size| size.row_bytes);
+    let Some(Size { n_rows, .. }) = longest else {
         return Ok(None);
     };
-    let as_it_is = extents.is_none() || dataset.filters.is_empty();
-    let here = as_it_is || n_bytes <= most_bytes.1;
-    let chunk_rows = extents.map_or(1, |extents| n_rows.div_ceil(extents[0].max(1)));
-    if n_bytes > most_bytes.0 || !here && chunk_rows < n_readers as u64 {
+    let are_one_length = sizes.iter().all(|size| size.n_rows == *n_rows);
+    let here = n_bytes <= most_bytes.1 || sizes.iter().all(|size| size.is_copied);
+    let of_chunk = longest.and_then(|size| size.chunk_rows);
+    let n_chunks = of_chunk.map_or(1, |rows| n_rows.div_ceil(rows.max(1)));
+    if !are_one_length || n_bytes > most_bytes.0 || !here && n_chunks < n_readers as u64 {
         return Ok(None);
     }
     let n_readers = if here { 1 } else { n_readers };
-    let of_chunk = extents.and_then(|extents| extents.first().copied());
+    let longest = longest.map_or(1, |size| size.row_bytes);
     let size = block_rows
         .or(of_chunk)
-        .unwrap_or(unchunked_bytes / row_bytes);
-    let size = size.max(1);
+        .unwrap_or(unchunked_bytes / longest)
+        .max(1);
     let rows = if remainder {
         *n_rows
     } else {
         n_rows / size * size
     };
+    let parts = fields
+        .iter()
+        .zip(&sizes)
+        .map(|((stored, delivered, ..), size)| {
+            Some((
+                stored.file.as_ref()?,
+                &stored.dataset,
+                delivered,
+                size.n_bytes,
+            ))
+        });
+    let Some(parts) = parts.collect::<Option<Vec<_>>>() else {
+        return Ok(None);
+    };
     let made = py.detach(|| {
-        let table = table_of_one(file, dataset, &source, delivered, n_bytes);
-        let (words, len) = table.as_ref().ok()?.as_ref()?.words();
-        let control_bytes = control_bytes(n_readers, WHOLE_SLOTS, 1);
-        let plan = Plan::whole((words, len), rows, size, n_readers, control_bytes).ok()?;
-        let is_inline = matches!(dataset.layout, Layout::Compact { .. });
-        if !is_inline && !opened.0.has_cached(places(plan.table.chunks())) {
+        let mut builder = TableBuilder::default();
+        for (file, dataset, delivered, n_bytes) in &parts {
+            let delivered = Delivered::clone(delivered);
+            if !add_plain(&mut builder, file, dataset, &source, delivered, *n_bytes).ok()? {
+                return None;
+            }
+        }
+        let table = Table::of(builder);
+        let of_slots = |n_slots| control_bytes(n_readers, n_slots, 1);
+        let plan = Plan::whole(table.words(), rows, size, n_readers, of_slots).ok()?;
+        let datasets = plan.table.datasets.iter().zip(&parts);
+        let in_file = datasets.filter(|(_, part)| !matches!(part.1.layout, Layout::Compact { .. }));
+        let looked: Vec<_> = in_file
+            .flat_map(|(dataset, _)| places(plan.table.chunks_of(dataset)))
+            .collect();
+        if !opened.0.has_cached(looked) {
             return None;
         }
         let maps = ring_for(&plan).ok()?;
@@ -104,10 +167,13 @@ pub fn whole_ring(
     let Some((leases, of_plan)) = made else {
         return Ok(None);
     };
-    let row_shape = row_shape.into_iter().map(|n| n as npy_intp).collect();
-    let views = known(vec![(dtype, row_shape)], &leases.plan)?;
+    let shapes = sizes.iter().map(|size| &size.row_shape);
+    let shapes = shapes.map(|shape| shape.iter().map(|&n| n as npy_intp).collect());
+    let dtypes = fields.iter().map(|(_, _, dtype, _)| dtype.clone());
+    let views = known(dtypes.zip(shapes).collect(), &leases.plan)?;
     let n_threads = if here { 0 } else { n_readers };
-    Ok(Some((Ring::plain(leases, views, of_plan), size, n_threads)))
+    let ring = Ring::plain(leases, views, keys, of_plan);
+    Ok(Some((ring, size, n_threads)))
 }
 
 /// Where some of the stored bytes lie: in some of the chunks, or at several places of the only one.
