@@ -11,7 +11,7 @@
 use super::child::{Child, refused};
 use super::chunks::{self, ChunkRecord};
 use super::descriptor::Descriptor;
-use super::views::{View, Views, known};
+use super::views::{Container, View, Views, known};
 use engine::task_error::Failure;
 use numpy::npyffi::{NPY_ARRAY_WRITEABLE, NpyTypes, PY_ARRAY_API, get_type_object, npy_intp};
 use numpy::{PyArray1, PyArrayDescrMethods};
@@ -31,12 +31,6 @@ use std::sync::atomic::Ordering::SeqCst;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tables::plan::{Chunk, ENDLESS, Plan};
-
-enum Container {
-    Single,
-    Tuple,
-    Dict(Vec<Py<PyAny>>),
-}
 
 struct Inner {
     leases: Arc<Leases>,
@@ -204,14 +198,6 @@ fn closed_error(py: Python<'_>) -> PyErr {
     }
 }
 
-fn container(keys: Option<Vec<Py<PyAny>>>) -> Container {
-    match keys {
-        None => Container::Single,
-        Some(keys) if keys.is_empty() => Container::Tuple,
-        Some(keys) => Container::Dict(keys),
-    }
-}
-
 /// One stream's shared memory and its blocks.
 #[pyclass(frozen, module = "_multitables._core")]
 pub struct Ring {
@@ -240,7 +226,7 @@ impl Ring {
         let inner = Inner {
             leases: Arc::new(leases),
             views,
-            container: container(keys),
+            container: Container::of(keys),
             first_row: 0,
         };
         Ring {
@@ -291,7 +277,7 @@ impl Ring {
         let inner = Inner {
             leases: Arc::new(Leases::new(plan, maps, consumer)?),
             views,
-            container: container(keys),
+            container: Container::of(keys),
             first_row,
         };
         Ok(Ring::over(inner, plan_fd, None))
@@ -315,7 +301,7 @@ impl Ring {
         let inner = Inner {
             leases: Arc::new(Leases::new(plan, maps.into(), consumer)?),
             views,
-            container: container(keys),
+            container: Container::of(keys),
             first_row: 0,
         };
         Ok(Ring::over(inner, plan_fd, Some(ring_fd)))
