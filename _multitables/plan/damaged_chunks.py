@@ -19,6 +19,7 @@ import numpy.typing as npt
 
 from _multitables.index.chunk_index import ChunkIndex, Joined, Virtual, changed
 from _multitables.plan.sharding import Ranges
+from _multitables.plan.taken import Box
 from _multitables.tree import map_arrays
 
 I64 = npt.NDArray[np.int64]
@@ -28,21 +29,22 @@ Rows: TypeAlias = tuple[int, int]
 
 def without(
     index: ChunkIndex, filename: str, path: str, chunk_offset: Sequence[int]
-) -> tuple[ChunkIndex, list[Rows]]:
-    """Return the index without a damaged chunk, and the rows that are lost with it.
+) -> tuple[ChunkIndex, list[Box]]:
+    """Return the index without a damaged chunk, and the elements that are lost with it.
 
-    Rows are told only of chunks that were there.
+    Those of chunks that were there; of a virtual dataset whole rows.
     """
     if isinstance(index, Virtual):
         each = [without(one, filename, path, chunk_offset) for one in index.shown]
-        rows = [
-            shown
+        inner = tuple((0, dim) for dim in index.dims[1:])
+        boxes = [
+            (shown, *inner)
             for number, (_, lost) in enumerate(each)
             for one in lost
-            for shown in _shown_rows(index, number, one)
+            for shown in _shown_rows(index, number, one[0])
         ]
-        return replace(index, shown=tuple(less for less, _ in each)), sorted(rows)
-    rows = []
+        return replace(index, shown=tuple(less for less, _ in each)), sorted(boxes)
+    boxes = []
     begins = index.begins.tolist() if isinstance(index, Joined) else [0]
     for one, begin in zip(index.members or (index,), begins, strict=True):
         if one.path == path and filename in [file.filename for file in one.files]:
@@ -50,8 +52,9 @@ def without(
             stored = len(index.grid_index)
             index = _without_chunk(index, at)
             if len(index.grid_index) < stored:
-                rows.append(_rows_of(index, at))
-    return index, rows
+                extents = zip(at, index.chunk_dims or index.dims, index.dims, strict=True)
+                boxes.append(tuple((low, min(low + n, dim)) for low, n, dim in extents))
+    return index, boxes
 
 
 def _without_chunk(index: ChunkIndex, chunk_offset: Sequence[int]) -> ChunkIndex:
@@ -60,12 +63,6 @@ def _without_chunk(index: ChunkIndex, chunk_offset: Sequence[int]) -> ChunkIndex
     for at, dim, extent in zip(chunk_offset, dims, chunk_dims, strict=True):
         number = number * -(-dim // extent) + at // extent
     return changed(index, chunks=index.chunks[index.grid_index != number])
-
-
-def _rows_of(index: ChunkIndex, chunk_offset: Sequence[int]) -> Rows:
-    """Return the rows of which a chunk has a part: the first, and the one behind the last."""
-    rows = (index.chunk_dims or index.dims)[0]
-    return chunk_offset[0], min(chunk_offset[0] + rows, index.n_rows)
 
 
 def _shown_rows(index: Virtual, number: int, rows: Rows) -> Iterator[Rows]:
@@ -99,5 +96,5 @@ def places(positions: I64, ranges: Ranges) -> I64:
 
 
 def without_rows(batch: Any, rows: I64) -> Any:
-    """Return a copy of a batch, of one array or several, that lacks these rows."""
-    return map_arrays(lambda array: np.delete(array, rows, axis=0), batch)
+    """Return a copy of a batch, of one array or block or several, that lacks these rows."""
+    return map_arrays(lambda array: array[np.delete(np.arange(len(array)), rows)], batch)

@@ -28,6 +28,7 @@ from typing import Any
 import numpy as np
 
 from _multitables.errors import MissingFieldError
+from _multitables.index.chunk_index import AxisWindow
 from _multitables.select.fallback_call import LibraryCall, call_for, ragged_call
 from _multitables.select.hyperslab import Hyperslab, hyperslab_of
 from _multitables.select.lazy_view import (
@@ -304,24 +305,36 @@ def _windows(dataset: DatasetInfo, steps: tuple[Step, ...]) -> Hyperslab | None:
     extents: tuple[int, ...] = ()
     lead: tuple[Range | Spans, ...] = ()
     if isinstance(step, Boxes):
-        begins, extents = step
-        out = (len(begins), *extents, *shape[len(extents) :])
+        begins, extents, _ = step
+        out = (len(begins), *extents)
     else:
         lead = (step,)
         if len(step.begins) == 1:
             lead = (Range(int(step.begins[0]), 1, int(step.lengths[0])),)
-        out = (int(step.lengths.sum()), *shape[1:])
+        out = (int(step.lengths.sum()),)
     if field:
         dtype = first_field(dtype, field)[2]
     k = len(extents)
+    rest = tuple(Range(0, 1, extent) for extent in shape[k + len(lead) : n_dims])
+    if step.windows:
+        rest = tuple(map(_range_of, step.windows))
+        out += tuple(one.count for one in step.windows if not one.is_dropped)
+    else:
+        out += shape[k + len(lead) : n_dims]
+    out += shape[n_dims:]
     if 0 in out or 0 in dtype.shape or k > n_dims or (field and n_dims < len(shape)):
         return None
     if k:
         points = np.ravel_multi_index(tuple(begins.T), shape[:k]).astype(np.int64)
-    axes = (*lead, *(Range(0, 1, extent) for extent in shape[k + len(lead) : n_dims]))
     element_bytes = math.prod(shape[n_dims:]) * dtype.itemsize
     out += dtype.shape if field else ()
+    axes = (*lead, *rest)
     return Hyperslab(field, k, points, axes, (), element_bytes, out, dtype.base, extents)
+
+
+def _range_of(window: AxisWindow) -> Range:
+    last = window.start + abs(window.step) * (window.count - 1)
+    return Range(window.start if window.step > 0 else last, window.step, window.count)
 
 
 def _view(dataset: DatasetInfo, steps: Sequence[Step]) -> View | None:

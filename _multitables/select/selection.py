@@ -22,6 +22,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from _multitables.index.chunk_index import AxisWindow
+
 __all__ = [
     "Boxes",
     "Coordinates",
@@ -118,6 +120,8 @@ class Spans(NamedTuple):
 
     begins: npt.NDArray[np.int64]
     lengths: npt.NDArray[np.int64]
+    #: What is taken of each axis behind the first; (): all.
+    windows: tuple[AxisWindow, ...] = ()
 
     @classmethod
     def of(cls, rows: npt.NDArray[np.int64]) -> Spans:
@@ -126,20 +130,20 @@ class Spans(NamedTuple):
 
     def joined(self) -> Spans:
         """Join spans that follow each other."""
-        begins, lengths = self
+        begins, lengths, windows = self
         if len(begins) < 2:
             return self
         first = np.flatnonzero(np.concatenate([[True], begins[1:] != begins[:-1] + lengths[:-1]]))
-        return Spans(begins[first], np.add.reduceat(lengths, first))
+        return Spans(begins[first], np.add.reduceat(lengths, first), windows)
 
     @property
-    def key(self) -> npt.NDArray[np.int64]:
-        """The number of each row."""
+    def key(self) -> Any:
+        """The number of each row, and what is taken of the other axes, as NumPy takes them."""
         ends = np.cumsum(self.lengths)
         gaps = self.begins - (ends - self.lengths)
         numbers = np.arange(ends[-1] if len(ends) else 0, dtype=np.int64)
         rows: npt.NDArray[np.int64] = numbers + np.repeat(gaps, self.lengths)
-        return rows
+        return (rows, *inner_key(self.windows)) if self.windows else rows
 
 
 class Boxes(NamedTuple):
@@ -147,16 +151,23 @@ class Boxes(NamedTuple):
 
     begins: npt.NDArray[np.int64]
     extents: tuple[int, ...]
+    #: What is taken of each axis behind these; (): all.
+    windows: tuple[AxisWindow, ...] = ()
 
     @property
-    def key(self) -> tuple[npt.NDArray[np.int64], ...]:
-        """The index arrays by which NumPy takes these boxes."""
+    def key(self) -> tuple[Any, ...]:
+        """The index by which NumPy takes these boxes."""
         k = len(self.extents)
-        each = []
+        each: list[Any] = []
         for axis, extent in enumerate(self.extents):
             along = self.begins[:, axis, None] + np.arange(extent)
             each.append(along.reshape(-1, *(extent if at == axis else 1 for at in range(k))))
-        return tuple(each)
+        return (*each, *inner_key(self.windows))
+
+
+def inner_key(windows: tuple[AxisWindow, ...]) -> tuple[int | slice, ...]:
+    """Return what is taken of some axes as an index of NumPy."""
+    return tuple(one.start if one.is_dropped else one.key for one in windows)
 
 
 def as_key(step: Step) -> Step:

@@ -10,14 +10,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from _multitables import machine, options, sizes
+from _multitables import _core, machine, options, sizes
 from _multitables.errors import OptionsError
+from _multitables.index.chunk_index import ChunkIndex, changed
 from _multitables.index.datasets.source import Source
 from _multitables.index.files import device
 from _multitables.options import checked
 from _multitables.parent.ragged.open_rows import OpenedRows, open_rows
 from _multitables.parent.ragged.requested_blocks import RequestedBlocks
-from _multitables.parent.random.dataset_handle import handle_of
+from _multitables.parent.random.dataset_handle import DatasetHandle, handle_of
 from _multitables.parent.random.service import Service
 from _multitables.parent.readers.reader_pool import ReaderPool
 from _multitables.parent.readers.supervisor import Readers
@@ -147,16 +148,21 @@ def start_rows(
             if source.direct:
                 device.check_direct(filename)
             handles = [
-                [
-                    handle_of(service.queue, spec.file, index.path, index, source, "array")
-                    for index in entry.indexes
-                ]
+                [_handle(service.queue, spec, index, source) for index in entry.indexes]
                 for entry in opened.entries
             ]
         return RaggedQueue(RequestedBlocks(service, opened, handles, plan, pool.give_back()))
     except BaseException:
         readers.stop()
         raise
+
+
+def _handle(
+    queue: _core.WorkQueue, spec: DataSpec, index: ChunkIndex, source: Source
+) -> DatasetHandle:
+    """Let readers know all of a dataset: what is selected of it is said with each request."""
+    whole = changed(index, windows=()) if index.windows else index
+    return handle_of(queue, spec.file, index.path, whole, source, "array")
 
 
 def window_of(opened: OpenedRows, order: OrderWords, wanted: BatchOptions) -> OrderWords:
@@ -170,11 +176,10 @@ def window_of(opened: OpenedRows, order: OrderWords, wanted: BatchOptions) -> Or
 
 def check_options(wanted: BatchOptions) -> None:
     """Raise if batches of ragged rows do not have an option."""
-    for name in ("skip_damaged", "share"):
-        if given := getattr(wanted, name):
-            raise OptionsError(
-                f"{name} cannot be given with ragged rows, got {given!r}",
-                advice="Leave it out",
-                option=name,
-                got=given,
-            )
+    if wanted.share:
+        raise OptionsError(
+            f"share cannot be given with ragged rows, got {wanted.share!r}",
+            advice="Leave it out",
+            option="share",
+            got=wanted.share,
+        )
