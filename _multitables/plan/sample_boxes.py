@@ -22,7 +22,7 @@ from _multitables import sizes
 from _multitables.errors import OptionsError
 from _multitables.index.chunk_index import ChunkIndex
 from _multitables.options import wrong
-from _multitables.plan.row_order import CHUNKS, FILE_ORDER, WINDOW, OrderWords, chunk_rows
+from _multitables.plan.row_order import FULL, WINDOW, OrderWords, chunk_rows
 from _multitables.plan.samples import Patches
 from _multitables.plan.taken import Extents, TakenBoxes
 
@@ -102,10 +102,13 @@ class Grid:
 
     def kept_bytes(self, order: OrderWords) -> int:
         """Return how many bytes of chunks are kept, so that few are decoded twice."""
-        cells = {FILE_ORDER: 1, CHUNKS: 1, WINDOW: -(-order.window_rows // self.in_cell)}
-        kept = cells.get(order.shuffle, sizes.WINDOW_CHUNKS) * self.cell_bytes
-        # Chunks of one window leave while those of the next come, and readers have unequal parts.
-        return min(4 * kept, 2 * self.data_bytes)
+        # Readers have unequal parts, and chunks of one window leave while those of the next come. A
+        # full shuffle comes back to every chunk with each request.
+        all_of_it = 2 * self.data_bytes
+        if order.shuffle == FULL or self.data_bytes <= sizes.MAX_WINDOW_BYTES:
+            return all_of_it
+        cells = -(-order.window_rows // self.in_cell) if order.shuffle == WINDOW else 1
+        return min(4 * cells * self.cell_bytes, all_of_it)
 
     def places(self, numbers: I64) -> list[I64]:
         """Return which start each patch has along each axis."""

@@ -51,6 +51,8 @@ from _multitables.plan.weights import (
 I64 = npt.NDArray[np.int64]
 
 
+#: Neighbours that are shuffled together begin in so many times the rows that one reaches over.
+TAILS = 2
 #: Offsets of a sample's rows from where it begins, or the extents of its box.
 Take = I64 | Extents
 
@@ -221,8 +223,14 @@ class Samples:
         else:
             # Samples that begin in a chunk; fewer where a window would take too much memory.
             in_chunk, of = chunk_rows(index), max(1, self.n_rows)
-            if self.axis and in_chunk == 1 and index.chunk_dims:
+            along = self.axis and in_chunk == 1
+            if along and index.chunk_dims:
                 in_chunk, of = index.chunk_dims[self.axis], of * self.dims[self.axis]
+            if isinstance(self.of, Clips) and (along or not self.axis) and index.kind.pipeline:
+                # What the last ones reach into is decoded for the next group again.
+                offsets = np.asarray(take)
+                reach = int(offsets.max() - offsets.min()) * self.of.strides[1]
+                in_chunk = max(in_chunk, reach * TAILS)
             in_chunk = in_chunk * len(self) // of
             most = sizes.MAX_WINDOW_BYTES // sizes.MIN_WINDOW_CHUNKS // max(1, n_bytes)
             in_chunk = max(1, min(in_chunk, most))

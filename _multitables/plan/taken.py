@@ -61,7 +61,8 @@ class TakenRows:
 
     def touched(self, box: Box) -> Mask:
         """Return which samples have elements of a box."""
-        return _read(_within(self.rows, box[0]), self.inside, self.pad).any(axis=1)
+        found: Mask = _read(_within(self.rows, box[0]), self.inside, self.pad).any(axis=1)
+        return found
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,7 +109,8 @@ class TakenAlong:
         """Return which samples have elements of a box."""
         rows, places = np.divmod(self.places, self.dims[-1])
         here = _within(rows, box[0]) & _within(places, box[self.axis])
-        return _read(here, self.inside, self.pad).any(axis=1)
+        found: Mask = _read(here, self.inside, self.pad).any(axis=1)
+        return found
 
 
 @dataclass(frozen=True, eq=False)

@@ -24,9 +24,12 @@ from _multitables.index.names.dataset_names import datasets_named
 from _multitables.index.versions.sources import of_version
 from _multitables.parent.readers.local_rows import whole
 from _multitables.parent.stream.open_stream import DataSpec, check_lengths, refuse_casts
+from _multitables.plan.dataset_table import lead_of
 from _multitables.plan.ragged import as_rows
+from _multitables.plan.row_order import OrderWords
 from _multitables.plan.row_spans import Numbers, RowSpans, row_spans
 from _multitables.plan.sample_boxes import Grid
+from _multitables.plan.sample_cost import times_decoded
 from _multitables.plan.sample_rows import Samples, Take
 from _multitables.plan.taken import Box, Taken, selected_box
 from _multitables.tree import Joined, Ragged, Structure, structure_of
@@ -144,6 +147,13 @@ class OpenedRows:
                     found |= entry.touched(numbers, epoch, number - at, box)
             at = of.stop
         return found
+
+    def times_decoded(self, order: OrderWords, together: int = 1) -> float | None:
+        """Estimate how often an epoch of samples decodes each chunk; None: rows are ragged."""
+        entry = self.entries[lead_of(self.indexes)]
+        if entry.samples is None or entry.take is None or entry.is_mask:
+            return None
+        return times_decoded(entry.samples, entry.take, entry.indexes[0], order, together)
 
     @property
     def grid(self) -> Grid | None:

@@ -234,6 +234,11 @@ class RequestedBlocks(BlockSource):
         """Return the statistics of the requests, as `Reader.statistics` does."""
         return self.service.statistics()
 
+    def read_amplification(self) -> float | None:
+        """Estimate how often each chunk of the first dataset of samples is decoded in an epoch."""
+        plan = self._plan
+        return self._opened.times_decoded(plan.order, plan.fetch_bytes // max(1, plan.fixed_bytes))
+
     def nothing(self) -> list[Any]:
         """Return the block of no rows."""
         return [nothing(entry) for entry in self._opened.entries]

@@ -168,9 +168,11 @@ def _handle(
 def window_of(opened: OpenedRows, order: OrderWords, wanted: BatchOptions) -> OrderWords:
     """Return an order with a window of patches of which readers keep all chunks."""
     grid = opened.grid
+    if order.shuffle in (CHUNKS, WINDOW):
+        times, of = opened.times_decoded(order), "samples" if grid is None else "patches"
+        warn_of_amplification(opened.entries[0].indexes[0], times or 1.0, of)
     if grid is None or order.shuffle != WINDOW:
         return order
-    warn_of_amplification(opened.entries[0].indexes[0], grid.decoded)
     return order if wanted.window_rows else replace(order, window_rows=grid.window)
 
 
@@ -178,8 +180,9 @@ def check_options(wanted: BatchOptions) -> None:
     """Raise if batches of ragged rows do not have an option."""
     if wanted.share:
         raise OptionsError(
-            f"share cannot be given with ragged rows, got {wanted.share!r}",
-            advice="Leave it out",
+            f"share cannot be given with samples or ragged rows, got {wanted.share!r}: their "
+            "readers answer the requests of one process",
+            advice="Leave it out: each rank has readers of its own, for its part of an epoch",
             option="share",
             got=wanted.share,
         )
