@@ -32,16 +32,15 @@ def without(
 ) -> tuple[ChunkIndex, list[Box]]:
     """Return the index without a damaged chunk, and the elements that are lost with it.
 
-    Those of chunks that were there; of a virtual dataset whole rows.
+    Those of chunks that were there.
     """
     if isinstance(index, Virtual):
         each = [without(one, filename, path, chunk_offset) for one in index.shown]
-        inner = tuple((0, dim) for dim in index.dims[1:])
         boxes = [
-            (shown, *inner)
+            shown
             for number, (_, lost) in enumerate(each)
             for one in lost
-            for shown in _shown_rows(index, number, one[0])
+            for shown in _shown_boxes(index, number, one)
         ]
         return replace(index, shown=tuple(less for less, _ in each)), sorted(boxes)
     boxes = []
@@ -65,24 +64,34 @@ def _without_chunk(index: ChunkIndex, chunk_offset: Sequence[int]) -> ChunkIndex
     return changed(index, chunks=index.chunks[index.grid_index != number])
 
 
-def _shown_rows(index: Virtual, number: int, rows: Rows) -> Iterator[Rows]:
-    """Yield the rows to which parts copy some rows of a dataset."""
-    length = 2 + 3 * (len(index.dims) + int(index.parts[0]))
+def _shown_boxes(index: Virtual, number: int, box: Box) -> Iterator[Box]:
+    """Yield the elements to which parts copy some of a dataset; rows that are apart, one by one."""
+    n_dims = len(index.dims)
+    length = 2 + 3 * (n_dims + int(index.parts[0]))
     parts = index.parts[1:].astype(np.int64).reshape(-1, length)
     for part in parts[parts[:, 0] == number]:
-        axes = part[2:].reshape(-1, 3)
-        first, step, count = axes[0].tolist()
-        begin, stride, axis = axes[len(index.dims)].tolist()
-        n_steps = int(axes[axis, 2]) if axis >= 0 else 1
-        low, high = (min(max(-(-(row - begin) // stride), 0), n_steps) for row in rows)
-        if low < high and axis != 0:  # they lie beside others
-            low, high = 0, count
-        if step == 1 and low < high:
-            yield first + low, first + high
+        axes = part[2:].reshape(-1, 3).tolist()
+        # Of each axis, the steps that are in the box.
+        steps = [(0, count) for _, _, count in axes[:n_dims]]
+        is_shown = True
+        for (begin, stride, axis), ends in zip(axes[n_dims:], box, strict=True):
+            if axis < 0:  # the part has one place of it
+                is_shown &= ends[0] <= begin < ends[1]
+                continue
+            low, high = (-(-(end - begin) // stride) for end in ends)
+            steps[axis] = max(low, steps[axis][0]), min(high, steps[axis][1])
+        if not is_shown or any(low >= high for low, high in steps):
+            continue
+        along = zip(axes[:n_dims], steps, strict=True)
+        rows, *inner = (
+            (first + low * step, first + (high - 1) * step + 1)
+            for (first, step, _), (low, high) in along
+        )
+        apart = axes[0][1]
+        if apart == 1:
+            yield rows, *inner
         else:
-            yield from (
-                (row, row + 1) for row in range(first + low * step, first + high * step, step)
-            )
+            yield from (((row, row + 1), *inner) for row in range(*rows, apart))
 
 
 def places(positions: I64, ranges: Ranges) -> I64:

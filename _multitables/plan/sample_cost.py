@@ -18,7 +18,7 @@ from _multitables.index.chunk_index import ChunkIndex
 from _multitables.plan.row_order import CHUNKS, FILE_ORDER, WINDOW, OrderWords
 from _multitables.plan.sample_boxes import Grid
 from _multitables.plan.sample_rows import Samples, Take
-from _multitables.select.selection import Boxes
+from _multitables.select.selection import Boxes, Spans
 
 #: Samples whose chunks are counted, at most.
 COUNTED = 4096
@@ -34,7 +34,7 @@ def times_decoded(
     index : ChunkIndex
         Of the dataset that is read, with what the user selected of it.
     together : int
-        Samples of a full shuffle that are requested at once.
+        Samples that are requested at once.
     """
     n = len(samples)
     if not n or not index.kind.pipeline or order.shuffle == FILE_ORDER:
@@ -46,12 +46,9 @@ def times_decoded(
     kept = grid.kept_bytes(order) if isinstance(grid, Grid) else options.MIN_CACHE_BYTES
     if needed * chunk_bytes <= kept:
         return 1.0
-    # Of a window neighbours come together, group by group; of a full shuffle any samples.
-    in_group, groups = min(order.chunk_rows, n), max(1, order.window_rows // order.chunk_rows)
-    if order.shuffle == CHUNKS:
-        groups = 1
-    elif order.shuffle != WINDOW:
-        in_group, groups = 1, max(1, min(together, n))
+    # Neighbours come together, group by group; of a full shuffle any samples.
+    in_group = min(order.chunk_rows, n) if order.shuffle in (CHUNKS, WINDOW) else 1
+    groups = max(1, min(together, n) // in_group)
     looked_at = max(1, COUNTED // in_group)
     firsts = np.unique(np.linspace(0, n - in_group, looked_at).astype(np.int64))
     each = [_chunks(samples, take, index, first, in_group) for first in firsts.tolist()]
@@ -76,7 +73,7 @@ def _chunks(samples: Samples, take: Take, index: ChunkIndex, first: int, count: 
     step = samples.taken(numbers, 0, take, index.windows).step
     chunk = index.chunk_dims or index.dims
     if not isinstance(step, Boxes):
-        rows = step._replace(windows=()).key
+        rows = Spans(*step[:2]).key
         return len(np.unique(rows // chunk[0])) * (_n_chunks(index) // -(-index.n_rows // chunk[0]))
     k = len(step.extents)
     low = step.begins // np.array(chunk[:k])

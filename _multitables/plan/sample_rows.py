@@ -51,7 +51,8 @@ from _multitables.plan.weights import (
 I64 = npt.NDArray[np.int64]
 
 
-#: Neighbours that are shuffled together begin in so many times the rows that one reaches over.
+#: Neighbours that are shuffled together begin in this multiple of the rows of a chunk and of those
+#: that one reaches over.
 TAILS = 2
 #: Offsets of a sample's rows from where it begins, or the extents of its box.
 Take = I64 | Extents
@@ -230,7 +231,7 @@ class Samples:
                 # What the last ones reach into is decoded for the next group again.
                 offsets = np.asarray(take)
                 reach = int(offsets.max() - offsets.min()) * self.of.strides[1]
-                in_chunk = max(in_chunk, reach * TAILS)
+                in_chunk = in_chunk if reach == 0 else (in_chunk + reach) * TAILS
             in_chunk = in_chunk * len(self) // of
             most = sizes.MAX_WINDOW_BYTES // sizes.MIN_WINDOW_CHUNKS // max(1, n_bytes)
             in_chunk = max(1, min(in_chunk, most))

@@ -50,8 +50,8 @@ class TakenRows:
             begins = rows[:, 0]
             if (rows[:, -1] - begins == n - 1).all():
                 lengths = np.full(len(rows), n, np.int64)
-                return Spans(begins, lengths, self.windows).joined()
-        return Spans.of(rows.reshape(-1))._replace(windows=self.windows)
+                return Spans(begins, lengths, _key(self.windows)).joined()
+        return Spans(*Spans.of(rows.reshape(-1))[:2], _key(self.windows))
 
     def made(self, read: Array) -> Array:
         """Return samples of the rows that were read."""
@@ -61,8 +61,7 @@ class TakenRows:
 
     def touched(self, box: Box) -> Mask:
         """Return which samples have elements of a box."""
-        found: Mask = _read(_within(self.rows, box[0]), self.inside, self.pad).any(axis=1)
-        return found
+        return _read(_within(self.rows, box[0]), self.inside, self.pad)
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,8 +108,7 @@ class TakenAlong:
         """Return which samples have elements of a box."""
         rows, places = np.divmod(self.places, self.dims[-1])
         here = _within(rows, box[0]) & _within(places, box[self.axis])
-        found: Mask = _read(here, self.inside, self.pad).any(axis=1)
-        return found
+        return _read(here, self.inside, self.pad)
 
 
 @dataclass(frozen=True, eq=False)
@@ -168,7 +166,7 @@ class TakenBoxes:
                 found &= ((begins < high) & (begins + extent > low))[:, 0]
                 continue
             source, inside = self.sources[axis]
-            found &= _read(_within(begins + source, low_high), inside, self.pad).any(axis=1)
+            found &= _read(_within(begins + source, low_high), inside, self.pad)
         return found
 
 
@@ -190,8 +188,9 @@ def _within(places: I64, ends: tuple[int, int]) -> Mask:
 
 
 def _read(here: Mask, inside: Mask | None, pad: Any) -> Mask:
-    """Return which places are here and read: of padding by a number none."""
-    return here if inside is None or isinstance(pad, str) else here & inside
+    """Return which samples read a place that is here: of padding by a number none is read."""
+    is_read = here if inside is None or isinstance(pad, str) else here & inside
+    return np.asarray(is_read.any(axis=1))
 
 
 # ---- what the user selected of the axes behind the first
@@ -211,11 +210,15 @@ def stored_boxes(begins: I64, extents: Extents, windows: Windows) -> Boxes:
             at = one.count - at - extent if one.step < 0 else at
         places.append(one.start + at * abs(one.step))
         read.append((extent - 1) * abs(one.step) + 1 if extent else 0)
-    return Boxes(np.stack(places, axis=1), tuple(read), rest)
+    return Boxes(np.stack(places, axis=1), tuple(read), _key(rest))
+
+
+def _key(windows: Windows) -> tuple[int | slice, ...]:
+    return tuple(one.start if one.is_dropped else one.key for one in windows)
 
 
 def thinned(read: Array, n_axes: int, windows: Windows) -> Array:
-    """Return what was selected of the elements that `stored_boxes` of so many axes reads."""
+    """Return what was selected of the elements that `stored_boxes` with `n_axes` axes reads."""
     covered, _ = _covered(n_axes, windows)
     each = (0 if one.is_dropped else slice(None, None, one.step) for one in covered)
     return read[(slice(None), slice(None), *each)] if covered else read

@@ -28,7 +28,6 @@ from typing import Any
 import numpy as np
 
 from _multitables.errors import MissingFieldError
-from _multitables.index.chunk_index import AxisWindow
 from _multitables.select.fallback_call import LibraryCall, call_for, ragged_call
 from _multitables.select.hyperslab import Hyperslab, hyperslab_of
 from _multitables.select.lazy_view import (
@@ -315,13 +314,11 @@ def _windows(dataset: DatasetInfo, steps: tuple[Step, ...]) -> Hyperslab | None:
     if field:
         dtype = first_field(dtype, field)[2]
     k = len(extents)
-    rest = tuple(Range(0, 1, extent) for extent in shape[k + len(lead) : n_dims])
-    if step.windows:
-        rest = tuple(map(_range_of, step.windows))
-        out += tuple(one.count for one in step.windows if not one.is_dropped)
-    else:
-        out += shape[k + len(lead) : n_dims]
-    out += shape[n_dims:]
+    dims = shape[k + len(lead) : n_dims]
+    inner = step.inner or (slice(None),) * len(dims)
+    rest = tuple(_range_of(item, dim) for item, dim in zip(inner, dims, strict=True))
+    kept = zip(rest, inner, strict=True)
+    out += (*(one.n for one, item in kept if isinstance(item, slice)), *shape[n_dims:])
     if 0 in out or 0 in dtype.shape or k > n_dims or (field and n_dims < len(shape)):
         return None
     if k:
@@ -332,9 +329,11 @@ def _windows(dataset: DatasetInfo, steps: tuple[Step, ...]) -> Hyperslab | None:
     return Hyperslab(field, k, points, axes, (), element_bytes, out, dtype.base, extents)
 
 
-def _range_of(window: AxisWindow) -> Range:
-    last = window.start + abs(window.step) * (window.count - 1)
-    return Range(window.start if window.step > 0 else last, window.step, window.count)
+def _range_of(item: int | slice, dim: int) -> Range:
+    if isinstance(item, int):
+        return Range(item, 1, 1)
+    chosen = range(dim)[item]
+    return Range(chosen.start, chosen.step, len(chosen))
 
 
 def _view(dataset: DatasetInfo, steps: Sequence[Step]) -> View | None:

@@ -22,8 +22,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from _multitables.index.chunk_index import AxisWindow
-
 __all__ = [
     "Boxes",
     "Coordinates",
@@ -120,8 +118,8 @@ class Spans(NamedTuple):
 
     begins: npt.NDArray[np.int64]
     lengths: npt.NDArray[np.int64]
-    #: What is taken of each axis behind the first; (): all.
-    windows: tuple[AxisWindow, ...] = ()
+    #: What is taken of each axis behind the first: numbers and slices; (): all.
+    inner: tuple[int | slice, ...] = ()
 
     @classmethod
     def of(cls, rows: npt.NDArray[np.int64]) -> Spans:
@@ -130,11 +128,11 @@ class Spans(NamedTuple):
 
     def joined(self) -> Spans:
         """Join spans that follow each other."""
-        begins, lengths, windows = self
+        begins, lengths, inner = self
         if len(begins) < 2:
             return self
         first = np.flatnonzero(np.concatenate([[True], begins[1:] != begins[:-1] + lengths[:-1]]))
-        return Spans(begins[first], np.add.reduceat(lengths, first), windows)
+        return Spans(begins[first], np.add.reduceat(lengths, first), inner)
 
     @property
     def key(self) -> Any:
@@ -143,7 +141,7 @@ class Spans(NamedTuple):
         gaps = self.begins - (ends - self.lengths)
         numbers = np.arange(ends[-1] if len(ends) else 0, dtype=np.int64)
         rows: npt.NDArray[np.int64] = numbers + np.repeat(gaps, self.lengths)
-        return (rows, *inner_key(self.windows)) if self.windows else rows
+        return (rows, *self.inner) if self.inner else rows
 
 
 class Boxes(NamedTuple):
@@ -151,8 +149,8 @@ class Boxes(NamedTuple):
 
     begins: npt.NDArray[np.int64]
     extents: tuple[int, ...]
-    #: What is taken of each axis behind these; (): all.
-    windows: tuple[AxisWindow, ...] = ()
+    #: What is taken of each axis behind these: numbers and slices; (): all.
+    inner: tuple[int | slice, ...] = ()
 
     @property
     def key(self) -> tuple[Any, ...]:
@@ -162,12 +160,7 @@ class Boxes(NamedTuple):
         for axis, extent in enumerate(self.extents):
             along = self.begins[:, axis, None] + np.arange(extent)
             each.append(along.reshape(-1, *(extent if at == axis else 1 for at in range(k))))
-        return (*each, *inner_key(self.windows))
-
-
-def inner_key(windows: tuple[AxisWindow, ...]) -> tuple[int | slice, ...]:
-    """Return what is taken of some axes as an index of NumPy."""
-    return tuple(one.start if one.is_dropped else one.key for one in windows)
+        return (*each, *self.inner)
 
 
 def as_key(step: Step) -> Step:

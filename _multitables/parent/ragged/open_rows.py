@@ -148,7 +148,12 @@ class OpenedRows:
             at = of.stop
         return found
 
-    def times_decoded(self, order: OrderWords, together: int = 1) -> float | None:
+    @property
+    def fixed_bytes(self) -> int:
+        """Bytes of a row or sample in all entries but those of ragged rows."""
+        return sum(one.element_bytes for one in self.entries if one.spans is None)
+
+    def times_decoded(self, order: OrderWords, together: int) -> float | None:
         """Estimate how often an epoch of samples decodes each chunk; None: rows are ragged."""
         entry = self.entries[lead_of(self.indexes)]
         if entry.samples is None or entry.take is None or entry.is_mask:

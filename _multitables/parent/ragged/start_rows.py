@@ -49,8 +49,9 @@ def stream_plan(opened: OpenedRows, wanted: StreamOptions, tail_only: bool = Fal
     ranges = ((whole if tail_only else 0, end),)
     laps = None if wanted.cyclic else 1
     return _plan(
-        opened, order, ranges, size, laps, wanted.cyclic, wanted.n_procs.count, wanted.read_ahead
-    )
+        opened, order, ranges, size, laps, wanted.cyclic, wanted.n_procs.count,
+        wanted.read_ahead, sizes.RAGGED_FETCH_BYTES,
+    )  # fmt: skip
 
 
 def open_and_start(
@@ -72,18 +73,23 @@ def batch_plan(
     opened: OpenedRows, wanted: BatchOptions, order: OrderWords, ranges: Ranges, epochs: int | None
 ) -> RaggedPlan:
     """Plan epochs of batches."""
+    return _plan(
+        opened, order, ranges, wanted.batch_size, epochs, False, wanted.n_procs.count,
+        wanted.read_ahead, _fetch_bytes(opened, order, wanted),
+    )  # fmt: skip
+
+
+def _fetch_bytes(opened: OpenedRows, order: OrderWords, wanted: BatchOptions) -> int:
+    """Return how many bytes are requested at once."""
     lead = opened.indexes[lead_of(opened.indexes)]
-    fetch_bytes = {
+    n_bytes = {
         FILE_ORDER: 0,
         CHUNKS: 0,
         # Readers keep the chunks of a window of patches.
-        WINDOW: 0 if opened.grid else order.window_rows * lead.row_bytes,
+        WINDOW: 0 if opened.grid else (order.window_rows + wanted.batch_size) * lead.row_bytes,
         FULL: wanted.memory_limit_bytes // FULL_FETCHES,
-    }[order.shuffle]
-    return _plan(
-        opened, order, ranges, wanted.batch_size, epochs, False, wanted.n_procs.count,
-        wanted.read_ahead, fetch_bytes,
-    )  # fmt: skip
+    }
+    return max(n_bytes[order.shuffle], sizes.RAGGED_FETCH_BYTES)
 
 
 def _plan(
@@ -95,9 +101,8 @@ def _plan(
     crosses: bool,
     n_readers: int,
     read_ahead: int | None,
-    fetch_bytes: int = 0,
+    fetch_bytes: int,
 ) -> RaggedPlan:
-    fetch_bytes = max(fetch_bytes, sizes.RAGGED_FETCH_BYTES)
     # The one that is delivered is among them; another may be held by its last blocks.
     depth = max(FULL_FETCHES - 1, min(n_readers + 1, sizes.RAGGED_AHEAD_BYTES // fetch_bytes))
     return RaggedPlan(
@@ -106,7 +111,7 @@ def _plan(
         batch_size=batch_size,
         laps=laps,
         crosses=crosses,
-        fixed_bytes=sum(one.element_bytes for one in opened.entries if one.spans is None),
+        fixed_bytes=opened.fixed_bytes,
         spans=[(one.spans, one.element_bytes) for one in opened.entries if one.spans is not None],
         fetch_bytes=fetch_bytes,
         depth=depth,
@@ -169,7 +174,8 @@ def window_of(opened: OpenedRows, order: OrderWords, wanted: BatchOptions) -> Or
     """Return an order with a window of patches of which readers keep all chunks."""
     grid = opened.grid
     if order.shuffle in (CHUNKS, WINDOW):
-        times, of = opened.times_decoded(order), "samples" if grid is None else "patches"
+        together = _fetch_bytes(opened, order, wanted) // max(1, opened.fixed_bytes)
+        times, of = opened.times_decoded(order, together), "patches" if grid else "samples"
         warn_of_amplification(opened.entries[0].indexes[0], times or 1.0, of)
     if grid is None or order.shuffle != WINDOW:
         return order
