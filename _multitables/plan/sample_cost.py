@@ -13,9 +13,8 @@ import math
 
 import numpy as np
 
-from _multitables import options
 from _multitables.index.chunk_index import ChunkIndex
-from _multitables.plan.row_order import CHUNKS, FILE_ORDER, WINDOW, OrderWords
+from _multitables.plan.row_order import CHUNKS, FILE_ORDER, FULL, WINDOW, OrderWords
 from _multitables.plan.sample_boxes import Grid
 from _multitables.plan.sample_rows import Samples, Take
 from _multitables.select.selection import Boxes, Spans
@@ -25,7 +24,12 @@ COUNTED = 4096
 
 
 def times_decoded(
-    samples: Samples, take: Take, index: ChunkIndex, order: OrderWords, together: int
+    samples: Samples,
+    take: Take,
+    index: ChunkIndex,
+    order: OrderWords,
+    together: int,
+    cache_bytes: int,
 ) -> float:
     """Return how often an epoch decodes each chunk that it needs, about.
 
@@ -35,6 +39,8 @@ def times_decoded(
         Of the dataset that is read, with what the user selected of it.
     together : int
         Samples that are requested at once.
+    cache_bytes : int
+        Of the chunks that readers keep, in all.
     """
     n = len(samples)
     if not n or not index.kind.pipeline or order.shuffle == FILE_ORDER:
@@ -43,8 +49,8 @@ def times_decoded(
     needed, grid = _n_chunks(index), samples.segments
     if isinstance(grid, Grid) and order.shuffle in (CHUNKS, WINDOW):
         return grid.decoded
-    kept = grid.kept_bytes(order) if isinstance(grid, Grid) else options.MIN_CACHE_BYTES
-    if needed * chunk_bytes <= kept:
+    kept = cache_bytes / max(1, needed * chunk_bytes)
+    if kept >= 1:
         return 1.0
     # Neighbours come together, group by group; of a full shuffle any samples.
     in_group = min(order.chunk_rows, n) if order.shuffle in (CHUNKS, WINDOW) else 1
@@ -56,7 +62,9 @@ def times_decoded(
     # Some groups of a window have chunks in common.
     of_window = needed * -math.expm1(groups * math.log1p(-min(of_group / needed, 1 - 1e-9)))
     decodes = of_window * n / (in_group * groups)
-    return max(1.0, decodes / min(needed, of_group * math.ceil(n / in_group)))
+    times = max(1.0, decodes / min(needed, of_group * math.ceil(n / in_group)))
+    # A full shuffle comes back to every chunk with each request, and finds those that are kept.
+    return 1.0 + (times - 1.0) * (1.0 - kept) if order.shuffle == FULL else times
 
 
 def _n_chunks(index: ChunkIndex) -> int:

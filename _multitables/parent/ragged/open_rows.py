@@ -153,12 +153,13 @@ class OpenedRows:
         """Bytes of a row or sample in all entries but those of ragged rows."""
         return sum(one.element_bytes for one in self.entries if one.spans is None)
 
-    def times_decoded(self, order: OrderWords, together: int) -> float | None:
+    def times_decoded(self, order: OrderWords, together: int, cache_bytes: int) -> float | None:
         """Estimate how often an epoch of samples decodes each chunk; None: rows are ragged."""
         entry = self.entries[lead_of(self.indexes)]
         if entry.samples is None or entry.take is None or entry.is_mask:
             return None
-        return times_decoded(entry.samples, entry.take, entry.indexes[0], order, together)
+        of = entry.samples, entry.take, entry.indexes[0]
+        return times_decoded(*of, order, together, cache_bytes)
 
     @property
     def grid(self) -> Grid | None:

@@ -236,8 +236,9 @@ class RequestedBlocks(BlockSource):
 
     def read_amplification(self) -> float | None:
         """Estimate how often each chunk of the first dataset of samples is decoded in an epoch."""
-        plan = self._plan
-        return self._opened.times_decoded(plan.order, plan.fetch_bytes // max(1, plan.fixed_bytes))
+        plan, kept = self._plan, self.service.statistics()["cache_limit_bytes"]
+        together = plan.fetch_bytes // max(1, plan.fixed_bytes)
+        return self._opened.times_decoded(plan.order, together, kept)
 
     def nothing(self) -> list[Any]:
         """Return the block of no rows."""

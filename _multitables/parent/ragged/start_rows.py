@@ -175,7 +175,8 @@ def window_of(opened: OpenedRows, order: OrderWords, wanted: BatchOptions) -> Or
     grid = opened.grid
     if order.shuffle in (CHUNKS, WINDOW):
         together = _fetch_bytes(opened, order, wanted) // max(1, opened.fixed_bytes)
-        times, of = opened.times_decoded(order, together), "patches" if grid else "samples"
+        times = opened.times_decoded(order, together, options.MIN_CACHE_BYTES)
+        of = "patches" if grid else "samples"
         warn_of_amplification(opened.entries[0].indexes[0], times or 1.0, of)
     if grid is None or order.shuffle != WINDOW:
         return order
