@@ -19,7 +19,7 @@ from _multitables.parent.random.dataset_handle import DatasetHandle
 from _multitables.parent.random.request import Request
 from _multitables.parent.random.service import Service
 from _multitables.plan.ragged import I64, Fetch
-from _multitables.plan.sample_rows import Taken, sample_shape
+from _multitables.plan.taken import Taken
 from _multitables.select.selection import Selection
 from _multitables.wire.request_bytes import encode_heap
 
@@ -79,11 +79,8 @@ def _ended(text: Any, offsets: I64) -> tuple[Any, I64]:
 def nothing(entry: Entry) -> Any:
     """Return the empty block."""
     if entry.samples is not None and not entry.samples.are_rows:
-        assert entry.take is not None
-        if entry.is_mask:
-            return np.empty((0, len(entry.take)), np.bool_)
-        (index,) = entry.indexes
-        return np.empty((0, *sample_shape(entry.take, index.shape)), index.dtype)
+        dtype = np.dtype(np.bool_) if entry.is_mask else entry.indexes[0].dtype
+        return np.empty((0, *entry.sample_shape), dtype)
     arrays = [np.empty((0, *index.row_shape), index.dtype) for index in entry.indexes]
     if entry.spans is None:
         return arrays[0]
