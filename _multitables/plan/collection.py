@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -78,7 +77,7 @@ class Items:
         labels: Sequence[str] | None = None,
     ) -> None:
         self._found, self._by, self._labels = found, by, labels
-        self._begins = Begins(len(match.names) for match in found)
+        self._begins = Begins(map(len, found))
         numbers: dict[str, int] = {}
         of_object = self._numbered(numbers)
         every, datasets = list(numbers), np.flatnonzero(is_dataset)
@@ -114,7 +113,7 @@ class Items:
     def path(self, number: int) -> str:
         """Return the path by which an object was found."""
         at, within = self._begins.find(number)
-        return self._found[at].path + self._found[at].names[within]
+        return self._found[at].path_of(within)
 
     def file(self, number: int) -> int:
         """Return in which of several files an object was found."""
@@ -122,14 +121,30 @@ class Items:
 
     def twice(self) -> tuple[str, int, int] | None:
         """Find a dataset that an item would have twice; return its path and the two files."""
-        known: dict[tuple[Any, ...], dict[str, int]] = {}
+        known: dict[str, dict[str, int]] = {}
         for match in self._found:
-            own = () if isinstance(self._by, int) else (self._by[match.file],)
-            names = known.setdefault((*own, match.path), {})
-            for name in match.names:
-                if names.setdefault(name, match.file) != match.file:
-                    return match.path + name, names[name], match.file
+            files = known.setdefault("" if isinstance(self._by, int) else self._by[match.file], {})
+            for path in map(match.path_of, range(len(match))):
+                if files.setdefault(path, match.file) != match.file:
+                    return path, files[path], match.file
         return None
+
+    def alike(self) -> tuple[int, str] | None:
+        """Find two datasets of an item that have one name; return the item and the name."""
+        numbers: dict[str, int] = {}
+        parts = [np.zeros(0, np.int64)]
+        for at, match in enumerate(self._found):
+            named = 1 if self._have_one_name(match) else len(match)
+            names = (numbers.setdefault(self._name(at, n), len(numbers)) for n in range(named))
+            of_match = np.fromiter(names, np.int64, named)
+            parts.append(np.broadcast_to(of_match, len(match)))
+        name, item = np.concatenate(parts)[self.objects], self.of_object[self.objects]
+        order = np.lexsort((name, item))
+        is_twice = (np.diff(item[order]) == 0) & (np.diff(name[order]) == 0)
+        if not is_twice.any():
+            return None
+        first = order[np.argmax(is_twice)]
+        return int(item[first]), self.name(int(self.objects[first]))
 
     def _numbered(self, numbers: dict[str, int]) -> I64:
         """Number the keys as they come, and return the number of each object's key."""
@@ -138,31 +153,37 @@ class Items:
             keys = [numbers.setdefault(by[one.file], len(numbers)) for one in found]
             return np.repeat(np.array(keys, np.int64), np.diff(self._begins.all))
         parts = [np.zeros(0, np.int64)]
-        known: dict[tuple[Any, ...], I64] = {}  # many groups have the same names
+        known: dict[tuple[str, ...], I64] = {}  # many groups have the same names
         for match in found:
             if by < len(match.values):
                 number = numbers.setdefault(match.values[by], len(numbers))
-                parts.append(np.full(len(match.names), number))
+                parts.append(np.full(len(match), number))
                 continue
-            of = match.before, match.names
-            if of not in known:
-                values = map(match.value, range(len(match.names)))
-                known[of] = np.array([numbers.setdefault(one, len(numbers)) for one in values])
-            parts.append(known[of])
+            if match.names not in known:
+                of = [numbers.setdefault(value, len(numbers)) for value in match.names]
+                known[match.names] = np.array(of)
+            parts.append(known[match.names])
         return np.concatenate(parts)
 
     def name(self, number: int) -> str:
         """Return the name of a dataset in its item."""
-        at, within = self._begins.find(number)
+        return self._name(*self._begins.find(number))
+
+    def _name(self, at: int, within: int) -> str:
         match = self._found[at]
-        values = (*match.values, match.value(within)) if match.is_wild else match.values
+        values = (*match.values, match.names[within]) if match.is_wild else match.values
         if isinstance(self._by, int):
             values = values[: self._by] + values[self._by + 1 :]
         joined = "/".join(filter(None, values))
         if self._labels is None:
-            return joined or match.names[within]
+            return joined or match.path_of(within).rpartition("/")[2]
         label = self._labels[match.pattern]
         return f"{label}/{joined}" if joined else label
+
+    def _have_one_name(self, match: Match) -> bool:
+        """Whether all objects of a match have the same name in their items."""
+        is_key = not match.is_wild or self._by == len(match.values)
+        return is_key and bool(match.behind or self._labels)
 
 
 def layout_of(number: I64, n_rows: I64, n_bytes: I64) -> Layout:

@@ -23,7 +23,7 @@ import numpy as np
 
 from _multitables import _core
 from _multitables.errors import FileOpenError, UnsupportedDatasetError
-from _multitables.index.chunk_index import CHUNK, U64, Records, SourceFile
+from _multitables.index.chunk_index import CHUNK, I64, U64, Records, SourceFile
 from _multitables.index.files.reach import Reach
 from _multitables.index.files.stored_files import changed
 from _multitables.index.kerchunk import references
@@ -166,6 +166,12 @@ class ReferencesMetadata(Leading):
             at = inside
         return ("object", self._numbers[at])
 
+    def find_from(self, offsets: U64, path: bytes) -> I64:
+        """Where a path leads from each of some groups."""
+        found = (self.find(path, offset) for offset in offsets.tolist())
+        leads = [of[1] if of[0] == "object" else _core.FIND_NOWHERE for of in found]
+        return np.array(leads, np.int64)
+
     def kind(self, offset: int) -> str:
         """What a node is."""
         return "dataset" if self._paths[offset] in self._references.arrays else "group"
@@ -181,6 +187,13 @@ class ReferencesMetadata(Leading):
             (_stored(path.rpartition("/")[2]), None, "hard", self._numbers[path])
             for path in self._children.get(self._paths[offset], ())
         ]
+
+    def listed(self, offsets: U64) -> tuple[list[tuple[str, ...]], I64]:
+        """The names in each of some groups, and their numbers."""
+        each = [self._children.get(self._paths[offset], ()) for offset in offsets.tolist()]
+        names = [tuple(path.rpartition("/")[2] for path in paths) for paths in each]
+        numbers = [self._numbers[path] for paths in each for path in paths]
+        return names, np.array(numbers, np.int64)
 
     def names(self, offset: int) -> list[str | bytes]:
         """The names of a group, in the order in which they are listed."""

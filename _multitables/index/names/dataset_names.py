@@ -40,9 +40,9 @@ def datasets_named(source: Source, named: str | Joined) -> list[Place]:
 
 def _matching(source: Source, path: str) -> list[Place]:
     each = [
-        (match.path + name, match.run.place(number))
-        for match in matches(source, path, Links(), lists_all=False)
-        for number, name in enumerate(match.names)
+        (match.path_of(number), match.run.place(number))
+        for match in matches(source, path, Links(source))
+        for number in range(len(match))
     ]
     each.sort(key=lambda one: natural(one[0]))
     datasets = [place for _, place in each if _is_dataset(place)]

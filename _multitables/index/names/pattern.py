@@ -6,6 +6,7 @@ Law
    name. Links are followed as in any path; one that leads nowhere names nothing.
 2. ``**`` stands for any number of names. It follows hard links alone, and finds no object twice.
 3. The paths of links are kept, because an object's header does not have its name.
+4. The core is asked about all groups of a depth at once: there may be thousands.
 
 This file must never know what an object is.
 """
@@ -15,25 +16,17 @@ from __future__ import annotations
 import fnmatch
 import glob
 import re
-from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
-from itertools import chain
+from itertools import accumulate, chain, pairwise, takewhile
 
 import numpy as np
 
+from _multitables import _core
 from _multitables.index.chunk_index import I64
 from _multitables.index.datasets.source import Source
-from _multitables.index.opened.open_files import (
-    UNKNOWN,
-    OpenFile,
-    Place,
-    children,
-    prefetched,
-)
+from _multitables.index.opened.open_files import OpenFile, Place, children, stored_name
 from _multitables.index.opened.runs import FAR, Begins, Run
-from _multitables.index.saved.metadata import SavedMetadata
 from _multitables.index.types import hdf5_errors
 
 #: An object: its file, and where its header is.
@@ -64,25 +57,33 @@ def only(path: str, by: int, value: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """Objects that links of one group lead to, and the names that the wildcards stand for."""
+    """Objects below one group, and the names that the wildcards stand for."""
 
-    #: What wildcards before the last part of the path stand for.
+    #: What wildcards stand for, but for the last one with `is_wild`.
     values: tuple[str, ...]
     #: Of the group, with a slash; as `Source` takes it, also where links lead to other files.
     path: str
-    #: The links. With `is_wild` a wildcard stands for each.
+    #: What follows it. With `is_wild` the last wildcard stands for each, ``**`` also for slashes.
     names: tuple[str, ...]
     is_wild: bool
     run: Run
+    #: The names that follow each of these, each with a slash before it.
+    behind: str = ""
     #: Which of several files was looked through, and by which of several paths.
     file: int = 0
     pattern: int = 0
-    #: The part of the value of ``**`` before each of the names, with a slash.
-    before: str = ""
 
-    def value(self, number: int) -> str:
-        """Return the value of the last wildcard for one of the names."""
-        return self.before + self.names[number]
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def path_of(self, number: int) -> str:
+        """Return the path of one of the objects."""
+        return self.path + self.names[number] + self.behind
+
+    def at(self, numbers: Sequence[int]) -> Match:
+        """Return some of the objects."""
+        names = tuple(self.names[number] for number in numbers)
+        return replace(self, names=names, run=self.run.at(numbers))
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,23 +100,47 @@ class Listed:
 class Links:
     """The links of the groups on the way."""
 
-    def __init__(self) -> None:
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        #: Objects in which names were searched, and which were followed from there at once.
+        self._followed: list[tuple[list[Match], list[str]]] = []
         self._listed: dict[Object, Listed] = {}
+        self._below: dict[tuple[OpenFile, int, str], Run] = {}
         #: Many groups have links of the same names.
         self._chosen: dict[tuple[tuple[str, ...], str], tuple[I64, tuple[str, ...]]] = {}
 
-    def of(self, group: Place) -> Listed:
-        """List a group, once."""
-        known = self._listed.get((group.file, group.offset))
-        if known is None:
-            known = Listed(_prefix(group), *_links(group))
-            self._listed[group.file, group.offset] = known
-        return known
+    def of(self, groups: Iterable[Place]) -> dict[Object, Listed]:
+        """List groups, each once."""
+        wanted = {(group.file, group.offset): group for group in groups}
+        new = [group for of, group in wanted.items() if of not in self._listed]
+        for file in dict.fromkeys(group.file for group in new):
+            own = [group for group in new if group.file is file]
+            offsets = np.array([min(group.offset, FAR) for group in own], np.int64)
+            names, targets = _links(Run(file, "", [group.path for group in own], offsets))
+            ends = accumulate(map(len, names), initial=0)
+            for group, of, (begin, end) in zip(own, names, pairwise(ends), strict=True):
+                listed = Listed(_prefix(group), of, targets[begin:end])
+                self._listed[file, group.offset] = listed
+        return {of: self._listed[of] for of in wanted}
+
+    def passed(self, level: list[Match], parts: list[str]) -> None:
+        """Note the groups of a level, and those on the way from there along several names."""
+        self._followed.append((level, parts))
 
     @property
-    def groups(self) -> list[str]:
-        """The paths of the groups."""
-        return [listed.prefix for listed in self._listed.values()]
+    def on_way(self) -> Iterator[Match]:
+        """Groups in which names were searched; there may be other objects among them."""
+        for begin, parts in self._followed:
+            level = begin
+            yield from level
+            for part in parts[:-1]:
+                level = list(_named(self._source, level, part))
+                yield from level
+
+    def all(self) -> dict[Object, Listed]:
+        """List all groups on the way."""
+        runs = chain((match.run for match in self.on_way), self._below.values())
+        return self.of(run.place(number) for run in runs for number in range(len(run.names)))
 
     def chosen(self, listed: Listed, part: str) -> tuple[I64, tuple[str, ...]]:
         """Return the numbers and names of the links that a part with wildcards matches."""
@@ -127,9 +152,18 @@ class Links:
             self._chosen[key] = np.array(at, np.int64), names
         return self._chosen[key]
 
+    def below(self, group: Place, path: str, excluded: Excluded) -> Run:
+        """Return what is below a group, with names from it on; its path ends with a slash."""
+        key = group.file, group.offset, path
+        if key not in self._below:
+            self._below[key] = _below(group, path, excluded)
+        return self._below[key]
+
     def paths(self, file: OpenFile, offsets: I64) -> list[str]:
-        """Return the paths of a file's objects; "" if no listed link leads to an object."""
-        groups = [listed for (of, _), listed in self._listed.items() if of is file]
+        """Return the paths of a file's objects; "" if no link on the way leads to an object."""
+        if not len(offsets):
+            return []
+        groups = [listed for (of, _), listed in self.all().items() if of is file]
         targets = np.concatenate([np.full(1, -1), *(group.targets for group in groups)])
         begins = Begins([1, *(len(group.names) for group in groups)])
         order = np.argsort(targets, kind="stable")
@@ -160,42 +194,29 @@ class Excluded:
             [re.compile(fnmatch.translate(part)).match for part in parts_of(path)] for path in paths
         ]
 
+    def has(self, path: str) -> bool:
+        """Whether the object of a path is left out; the root group is with all below it."""
+        parts = parts_of(path) or [""]
+        return any(
+            len(names) == len(parts)
+            and all(is_name(part) for is_name, part in zip(names, parts, strict=True))
+            for names in self._all
+        )
+
     def rest(self, level: list[Match]) -> list[Match]:
         """Return the objects that are not left out."""
-        return [rest for match in level if (rest := self.rest_of(match)).names]
+        return [rest for match in level if len(rest := self._rest_of(match))]
 
-    def rest_of(self, match: Match) -> Match:
-        """Return those of a match that are not left out."""
+    def _rest_of(self, match: Match) -> Match:
         if not self._all:
             return match
-        group = parts_of(match.path)
-        last = [
-            names[-1]
-            for names in self._all
-            if len(names) == len(group) + 1
-            and all(is_name(part) for is_name, part in zip(names[:-1], group, strict=True))
-        ]
-        at = [n for n, name in enumerate(match.names) if not any(is_it(name) for is_it in last)]
-        if len(at) == len(match.names):
-            return match
-        run = match.run
-        rest = Run(run.file, run.prefix, [run.names[number] for number in at], run.offsets[at])
-        return replace(match, names=tuple(match.names[number] for number in at), run=rest)
+        return match.at([at for at in range(len(match)) if not self.has(match.path_of(at))])
 
 
-def matches(
-    source: Source,
-    path: str,
-    links: Links,
-    *,
-    lists_all: bool,
-    exclude: Sequence[str] = (),
-    groups_on_way: dict[str, Place] | None = None,
-) -> list[Match]:
+def matches(source: Source, path: str, links: Links, *, exclude: Sequence[str] = ()) -> list[Match]:
     """Return the objects that a path with wildcards names, in the order of the file.
 
-    With `lists_all`, `links` has those of all groups on the way in the end; `groups_on_way` gets
-    these groups, by their paths with a slash.
+    In the end `links` has the groups on the way; others that it has were found with this `exclude`.
 
     Raises
     ------
@@ -205,21 +226,25 @@ def matches(
         A group on the way is damaged.
     """
     level = [Match((), "", ("",), False, _run_of(source.find("")))]
-    excluded = Excluded(exclude)
-    for part in parts_of(path):
-        groups = [_Group(match, number) for match in level for number in range(len(match.names))]
-        if groups_on_way is not None:
-            groups_on_way.update((group.path, group.place) for group in groups)
-        main = groups[0].place.file
-        ahead = prefetched(main, groups, partial(_offset_in, main))
+    excluded, left = Excluded(exclude), parts_of(path)
+    while left:
+        parts = list(takewhile(lambda part: not _WILD.search(part), left)) or left[:1]
+        # Something may be left out at each depth, and stores are asked for all groups of one depth.
+        if exclude or any(match.run.file.fingerprint.access for match in level):
+            del parts[1:]
+        left = left[len(parts) :]
+        links.passed(level, parts)
+        groups, part = level, parts[0]
         if part == ANY:
-            of_groups = (_below(group, links, excluded) for group in ahead)
+            level = [one for group in _each(groups) for one in _any(group, links, excluded)]
+        elif _WILD.search(part):
+            level = list(_chosen(source, groups, part, links))
         else:
-            of_groups = (_inside(source, group, part, links, lists_all) for group in ahead)
-        level = list(chain.from_iterable(of_groups))
+            level = list(_named(source, groups, "/".join(parts)))
         if not level:
-            paths = [group.place.path for group in groups]
-            names = children(groups[0].place)
+            groups, part = _where_it_ends(source, groups, parts)
+            places = [match.run.place(at) for match in groups for at in range(len(match))]
+            paths, names = [place.path for place in places], children(places[0])
             raise hdf5_errors.nothing_matches(source.filename, path, part, paths, names)
         level = excluded.rest(level)
         if not level:
@@ -227,65 +252,97 @@ def matches(
     return level
 
 
-class _Group:
-    """A group in which the next part of the path is searched."""
-
-    def __init__(self, match: Match, number: int) -> None:
-        self.values = (*match.values, match.value(number)) if match.is_wild else match.values
-        self.of, self.name = match.path, match.names[number]
-        self.path = f"{self.of}{self.name}/"
-        self.place = match.run.place(number)
-
-
-def _offset_in(file: OpenFile, group: _Group) -> int:
-    return group.place.offset if group.place.file is file else UNKNOWN
+def _where_it_ends(
+    source: Source, groups: list[Match], parts: list[str]
+) -> tuple[list[Match], str]:
+    """Return the first part that leads nowhere, behind the groups in which it does."""
+    for part in parts[:-1]:
+        level = list(_named(source, groups, part))
+        if not level:
+            return groups, part
+        groups = level
+    return groups, parts[-1]
 
 
-def _inside(
-    source: Source, group: _Group, part: str, links: Links, lists_all: bool
-) -> Iterator[Match]:
-    place, is_wild = group.place, bool(_WILD.search(part))
-    if not (is_wild or lists_all):
-        found = source.files.look(part, place)
-        if isinstance(found, Place):
-            yield Match(group.values, group.path, (part,), False, _run_of(found))
-        return
-    listed, prefix = links.of(place), _prefix(place)
-    at, names = links.chosen(listed, part)
-    targets = listed.targets[at]
-    if len(names) and targets.min() >= 0:
-        run = Run(place.file, prefix, names, targets)
-        yield Match(group.values, group.path, names, is_wild, run)
-        return
-    for number, name in enumerate(names):
-        run = Run(place.file, prefix, (name,), targets[number : number + 1])
-        if targets[number] < 0:
-            found = source.files.look(name, place)
-            if not isinstance(found, Place):
-                continue
-            run = _run_of(found)
-        yield Match(group.values, group.path, (name,), is_wild, run)
+def _each(level: Iterable[Match]) -> Iterator[Match]:
+    """Yield each object of a level by itself, with the values of all wildcards."""
+    for match in level:
+        for number, name in enumerate(match.names):
+            values = (*match.values, name) if match.is_wild else match.values
+            run = match.run.at([number])
+            yield Match(values, match.path_of(number), ("",), False, run)
 
 
-def _below(group: _Group, links: Links, excluded: Excluded) -> Iterator[Match]:
+def _named(source: Source, level: list[Match], part: str) -> Iterator[Match]:
+    """Follow a name, or several with slashes, from each group."""
+    leads = dict[int, I64]()
+    for file in dict.fromkeys(match.run.file for match in level):
+        own = [number for number, match in enumerate(level) if match.run.file is file]
+        offsets = np.concatenate([level[number].run.offsets for number in own])
+        found = file.metadata.find_from(offsets.astype(np.uint64), stored_name(part))
+        ends = accumulate((len(level[number]) for number in own), initial=0)
+        for number, (begin, end) in zip(own, pairwise(ends), strict=True):
+            leads[number] = found[begin:end]
+    for number, match in enumerate(level):
+        targets, behind = leads[number], f"{match.behind}/{part}"
+        here = np.flatnonzero(targets >= 0).tolist()
+        if here:
+            rest = replace(match if len(here) == len(match) else match.at(here), behind=behind)
+            yield replace(rest, run=rest.run.followed(part, targets[here]))
+        for at in np.flatnonzero(targets == _core.FIND_ELSEWHERE).tolist():
+            place = source.files.look(part, match.run.place(at))
+            if isinstance(place, Place):
+                yield replace(match.at([at]), behind=behind, run=_run_of(place))
+
+
+def _chosen(source: Source, level: list[Match], part: str, links: Links) -> Iterator[Match]:
+    """Follow the links of each group whose names a part with wildcards matches."""
+    places = [match.run.place(at) for match in level for at in range(len(match))]
+    listed = links.of(places)
+    for group, place in zip(_each(level), places, strict=True):
+        of_group, path = listed[place.file, place.offset], f"{group.path}/"
+        at, names = links.chosen(of_group, part)
+        targets = of_group.targets[at]
+        run = Run(place.file, _prefix(place), names, targets)
+        if len(names) and targets.min() >= 0:
+            yield Match(group.values, path, names, True, run)
+            continue
+        for number, name in enumerate(names):
+            one = run.at([number])
+            if targets[number] < 0:
+                found = source.files.look(name, place)
+                if not isinstance(found, Place):
+                    continue
+                one = _run_of(found)
+            yield Match(group.values, path, (name,), True, one)
+
+
+def _any(group: Match, links: Links, excluded: Excluded) -> Iterator[Match]:
     """Yield a group, and each object below it once, by its shortest path."""
-    yield Match((*group.values, ""), group.of, (group.name,), False, _run_of(group.place))
-    left, seen = deque([(group.place, group.path, "")]), {-1, group.place.offset}
-    while left:
-        place, path, before = left.popleft()
-        listed, prefix = links.of(place), _prefix(place)
-        at = []
-        for number, target in enumerate(listed.targets.tolist()):
+    yield replace(group, values=(*group.values, ""))
+    path = f"{group.path}/"
+    run = links.below(group.run.place(0), path, excluded)
+    if len(run.names):
+        yield Match(group.values, path, tuple(run.names), True, run)
+
+
+def _below(group: Place, path: str, excluded: Excluded) -> Run:
+    level, seen = _run_of(group), {-1, group.offset}
+    names, targets = list[str](), [np.zeros(0, np.int64)]
+    while len(level.names):
+        listed, found = _links(level)
+        before = (f"{name}/" if name else "" for name in level.names)
+        inside = [of + name for of, own in zip(before, listed, strict=True) for name in own]
+        new = []
+        for number, target in enumerate(found.tolist()):
             if target not in seen:
                 seen.add(target)
-                at.append(number)
-        names, targets = tuple(listed.names[number] for number in at), listed.targets[at]
-        run = Run(place.file, prefix, names, targets)
-        match = excluded.rest_of(Match(group.values, path, names, True, run, before=before))
-        if match.names:
-            yield match
-        for number, name in enumerate(match.names):
-            left.append((match.run.place(number), f"{path}{name}/", f"{before}{name}/"))
+                new.append(number)
+        at = [number for number in new if not excluded.has(path + inside[number])]
+        level = Run(group.file, _prefix(group), [inside[number] for number in at], found[at])
+        names += level.names
+        targets.append(level.offsets)
+    return Run(group.file, _prefix(group), tuple(names), np.concatenate(targets))
 
 
 def _prefix(group: Place) -> str:
@@ -296,14 +353,11 @@ def _run_of(place: Place) -> Run:
     return Run(place.file, place.path, ("",), np.array([min(place.offset, FAR)], np.int64))
 
 
-def _links(group: Place) -> tuple[tuple[str, ...], I64]:
-    """Return the names of a group's links and the targets of hard ones; other links have -1."""
-    metadata = group.file.metadata
-    if isinstance(metadata, SavedMetadata):
-        listed = metadata.listed(group.offset)
-        if listed is not None:
-            return listed
-    links = group.ask("links")
-    names = (link[0].decode("utf-8", "surrogateescape") for link in links)
-    targets = (min(link[3], FAR) if link[2] == "hard" else -1 for link in links)
-    return tuple(names), np.fromiter(targets, np.int64, len(links))
+def _links(groups: Run) -> tuple[list[tuple[str, ...]], I64]:
+    """Return the names of each group's links, and the targets of all hard ones; others have -1."""
+    offsets, ask = groups.offsets.astype(np.uint64), groups.file.metadata.listed
+    try:
+        return ask(offsets)
+    except hdf5_errors.FROM_CORE:  # of one of them, which is named
+        each = [groups.place(at).call(ask, offsets[at : at + 1]) for at in range(len(offsets))]
+        return [of for names, _ in each for of in names], np.concatenate([of for _, of in each])

@@ -469,7 +469,7 @@ def _written(filename: str, opened: str, where: str) -> MultitablesError:
 
 def _asked(place: Place, path: str) -> tuple[Any, ...]:
     try:
-        return place.file.metadata.find(_bytes(path), place.offset)
+        return place.file.metadata.find(stored_name(path), place.offset)
     except _core.Unknown:
         return "object", UNKNOWN
     except hdf5_errors.FROM_CORE as error:
@@ -492,5 +492,6 @@ def _text(name: bytes) -> str:
     return name.decode("utf-8", "surrogateescape")
 
 
-def _bytes(name: str) -> bytes:
+def stored_name(name: str) -> bytes:
+    """Return a name, or a path, as files have it."""
     return name.encode("utf-8", "surrogateescape")

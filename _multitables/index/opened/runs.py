@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate
 
 import numpy as np
@@ -40,11 +40,23 @@ class Run:
     names: Sequence[str]
     #: Where their headers are, as in `Place`.
     offsets: I64
+    #: The names that follow each of these, each with a slash before it.
+    behind: str = ""
 
     def place(self, number: int) -> Place:
         """Return the place of one of them."""
         offset = int(self.offsets[number]) % 2**64  # a saved index may say any
-        return Place(self.file, offset, self.prefix + self.names[number])
+        return Place(self.file, offset, self.prefix + self.names[number] + self.behind)
+
+    def at(self, numbers: Sequence[int]) -> Run:
+        """Return some of them."""
+        names = [self.names[number] for number in numbers]
+        return replace(self, names=names, offsets=self.offsets[numbers])
+
+    def followed(self, name: str, offsets: I64) -> Run:
+        """Return what a name leads to from each of them."""
+        prefix = self.prefix if self.names[0] else self.prefix.rstrip("/")
+        return replace(self, prefix=prefix, offsets=offsets, behind=f"{self.behind}/{name}")
 
 
 class Begins:

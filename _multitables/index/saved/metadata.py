@@ -73,6 +73,11 @@ class SavedMetadata(Delegated):
             return self.file.find(path, start)
         return self.file.find(*saved[1:]) if saved[0] == "unsaved" else saved
 
+    def find_from(self, offsets: U64, path: bytes) -> I64:
+        """Where a path leads from each of some groups."""
+        saved: I64 | None = self._saved(self._index.find_from, offsets, path)
+        return self.file.find_from(offsets, path) if saved is None else saved
+
     def kind(self, offset: int) -> str:
         """What an object is."""
         saved = self._saved(self._index.kind, offset)
@@ -116,11 +121,17 @@ class SavedMetadata(Delegated):
         saved = self._saved(self._index.chunks, offset)
         return self.file.chunks(offset) if saved is None else saved
 
-    def listed(self, offset: int) -> tuple[tuple[str, ...], I64] | None:
-        """The names of a group's links and the targets of hard ones; other links have -1."""
-        saved = self._saved(self._index.names, offset)
+    def listed(self, offsets: U64) -> tuple[list[tuple[str, ...]], I64]:
+        """The names of the links of groups, and the targets of hard ones; other links have -1."""
+        each = [self._listed(offsets[at : at + 1]) for at in range(len(offsets))]
+        targets = np.concatenate([np.zeros(0, np.int64), *(of for _, of in each)])
+        return [names for names, _ in each], targets
+
+    def _listed(self, group: U64) -> tuple[tuple[str, ...], I64]:
+        saved = self._saved(self._index.names, int(group[0]))
         if saved is None:
-            return None
+            of_file, targets = self.file.listed(group)
+            return of_file[0], targets
         stored, targets = saved
         names = self._names.get(stored)
         if names is None:

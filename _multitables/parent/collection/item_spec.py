@@ -8,7 +8,6 @@ Law
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 from _multitables.errors import OptionsError
 from _multitables.index.datasets.source import Source
@@ -40,12 +39,12 @@ class ItemSpec:
         """The paths, for messages."""
         return " + ".join(self.paths)
 
-    def matches(self, source: Source, links: Links, **options: Any) -> list[Match]:
+    def matches(self, source: Source, links: Links) -> list[Match]:
         """Return the objects of a file that the paths name."""
         return [
             replace(match, pattern=number) if number else match
             for number, path in enumerate(self.paths)
-            for match in matches(source, path, links, exclude=self.exclude, **options)
+            for match in matches(source, path, links, exclude=self.exclude)
         ]
 
     def only(self, key: str) -> ItemSpec:

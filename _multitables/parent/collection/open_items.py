@@ -200,7 +200,7 @@ def open_items(spec: ItemSpec) -> OpenedItems:
     whole = _at_once(spec) or _file_by_file(spec)
     warn_of_missing(whole.missing)
     surveyed, found = whole.survey, whole.found
-    is_dataset = surveyed.kind[: sum(len(match.names) for match in found)] != NO_DATASET
+    is_dataset = surveyed.kind[: sum(map(len, found))] != NO_DATASET
     by = spec.file.filenames if isinstance(spec.by, str) else spec.by
     items = Items(found, by, is_dataset, spec.labels)
     if len(spec.paths) > 1:
@@ -245,16 +245,17 @@ def _at_once(spec: ItemSpec) -> _Found | None:
         return None
     from _multitables.index.joined.manifest_survey import survey_of_all  # few need it
 
-    links = Links()
     with spec.file.one(0).open() as source:
+        links = Links(source)
         try:
-            first = spec.matches(source, links, lists_all=True)
+            first = spec.matches(source, links)
         except MultitablesError:
             return None  # its own error, or that of others
         if source.direct or any(match.run.file is not source.files.main for match in first):
             return None
         runs, manifest = [match.run for match in first], spec.file.listed
-        surveyed = survey_of_all(manifest, runs, links.groups, _filters(source))
+        groups = [listed.prefix for listed in links.all().values()]
+        surveyed = survey_of_all(manifest, runs, groups, _filters(source))
     if surveyed is None:
         return None
     found = [replace(match, file=file) for file in range(len(surveyed.files)) for match in first]
@@ -316,16 +317,16 @@ def _has_nothing(error: MultitablesError) -> bool:
 
 def _check_names(spec: ItemSpec, items: Items) -> None:
     """Raise if two datasets of an item have one name."""
-    for item in range(len(items)):
-        names = [items.name(number) for number in items.numbers(item)]
-        for name in names:
-            if names.count(name) > 1:
-                raise OptionsError(
-                    f"item {items.keys[item]!r} has several datasets {name!r} of {spec.path!r}",
-                    advice="Give a dict of paths, whose keys are the names",
-                    option="path",
-                    got=spec.paths,
-                )
+    alike = items.alike()
+    if alike is None:
+        return
+    item, name = alike
+    raise OptionsError(
+        f"item {items.keys[item]!r} has several datasets {name!r} of {spec.path!r}",
+        advice="Give a dict of paths, whose keys are the names",
+        option="path",
+        got=spec.paths,
+    )
 
 
 def _check_once(spec: ItemSpec, items: Items) -> None:
@@ -367,13 +368,8 @@ def _of_file(source: Source, spec: ItemSpec) -> tuple[list[Match], _OfFile]:
     """
     if source.direct:
         device.check_direct(source.filename)
-    links, groups_on_way = Links(), dict[str, Place]()
-    found = spec.matches(
-        source,
-        links,
-        lists_all=spec.scales,
-        groups_on_way=groups_on_way if spec.attrs else None,
-    )
+    links = Links(source)
+    found = spec.matches(source, links)
     surveyed = survey(
         [match.run for match in found],
         _filters(source),
@@ -381,9 +377,9 @@ def _of_file(source: Source, spec: ItemSpec) -> tuple[list[Match], _OfFile]:
         scale_paths=links.paths if spec.scales else None,
         attributes=spec.attrs,
     )
-    count = sum(len(match.names) for match in found)
+    count = sum(map(len, found))
     if not np.any(surveyed.kind[:count] != NO_DATASET):
-        groups = [match.run.place(at).path for match in found for at in range(len(match.names))]
+        groups = [match.run.place(at).path for match in found for at in range(len(match))]
         raise hdf5_errors.nothing_matches(source.filename, spec.path, "dataset", groups, [])
     attributes: tuple[dict[int, dict[str, Any]], ...] = {}, {}  # of datasets, and of scales
     for number, stored in surveyed.attributes.items():
@@ -392,9 +388,19 @@ def _of_file(source: Source, spec: ItemSpec) -> tuple[list[Match], _OfFile]:
             values = {name: decoded(place, *of) for name, of in stored.items()}
         attributes[number >= count][number] = values
     names = {scale: _text(own[SCALE_NAME]) for scale, own in attributes[1].items()}
-    of_groups = {path: _of_group(place, spec.attrs) for path, place in groups_on_way.items()}
-    of_groups = {path.rstrip("/") or "/": values for path, values in of_groups.items() if values}
+    of_groups = _of_groups(links.on_way, spec.attrs) if spec.attrs else {}
     return found, _OfFile(surveyed, count, attributes[0], names, of_groups, _lost(surveyed))
+
+
+def _of_groups(on_way: Iterable[Match], names: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """Return the wanted attributes of the groups on the way that have some, by path."""
+    places = {
+        match.path_of(at) or "/": match.run.place(at)
+        for match in on_way
+        for at in range(len(match))
+    }
+    found = {path: _of_group(place, names) for path, place in places.items()}
+    return {path: values for path, values in found.items() if values}
 
 
 def _of_group(group: Place, names: Sequence[str]) -> dict[str, Any]:

@@ -53,6 +53,7 @@ mod kept;
 pub mod layout;
 pub mod link;
 pub mod local_heap;
+pub mod many;
 pub mod object_header;
 mod overlay;
 mod path;

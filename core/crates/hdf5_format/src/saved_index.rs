@@ -12,6 +12,7 @@ use super::file::{Dataset, Found, MAX_SOFT_LINKS};
 use super::grid::axes;
 use super::layout::Layout;
 use super::link::{Link, Target};
+use super::many::ELSEWHERE;
 use super::path::Rest;
 use super::saved_alike::{alike, is_alike};
 use super::saved_columns::{
@@ -241,6 +242,18 @@ impl SavedFile {
             }
         }
         Ok(Followed::Found(Found::Object(at)))
+    }
+
+    /// Where a path leads from each of some groups, as `File::find_from` says it.
+    pub fn find_from(&self, offsets: &[u64], path: &[u8]) -> Result<Vec<i64>> {
+        let number = |followed| match followed {
+            Followed::Found(found) => Found::number(&found),
+            Followed::Unsaved { .. } => ELSEWHERE,
+        };
+        let offsets = offsets.iter();
+        offsets
+            .map(|&from| self.find(from, path).map(number))
+            .collect()
     }
 
     /// The links of a group, by name.

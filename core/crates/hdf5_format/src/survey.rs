@@ -4,9 +4,7 @@
 //! 1. Datasets are of one kind if nothing but their dims, chunks, scales and attributes differs.
 //! 2. One object's damage is its own: it has no kind, and tells why when it is asked for alone. So has
 //!    one that is stored in a way of its own: virtual, in external files, or without elements.
-//! 3. Threads share the objects; results are in the order of the objects.
-//! 4. While threads help, the caller's interruptions are looked at (`Interruption`).
-//! 5. Compact elements are copied behind one another; their one chunk begins there.
+//! 3. Compact elements are copied behind one another; their one chunk begins there.
 
 use super::chunk::Chunk;
 use super::cursor::UNDEFINED;
@@ -15,13 +13,11 @@ use super::error::{Result, unknown};
 use super::file::{Dataset, File, ObjectKind};
 use super::fill_value::{Fill, FillValue};
 use super::filter_pipeline::Filter;
-use super::layout::{Layout, layout};
-use super::object_header::{ObjectHeader, message};
+use super::layout::Layout;
+use super::many::Interruption;
+use super::object_header::ObjectHeader;
 use std::collections::HashMap;
 use std::ops::Range;
-use std::sync::mpsc::{RecvTimeoutError, channel};
-use std::thread::Builder;
-use std::time::Duration;
 
 /// The kind of an object that is to be asked for alone.
 pub const ALONE: u32 = u32::MAX;
@@ -33,11 +29,6 @@ const CLASS: &[u8] = b"CLASS";
 const DIMENSION_LIST: &[u8] = b"DIMENSION_LIST";
 /// Larger datasets, and chunks, are alone.
 const MAX_BYTES: u64 = 1 << 62;
-/// Objects that are worth a thread.
-const MIN_OBJECTS: usize = 256;
-/// Objects that are prefetched at a time, and about how many bytes are read at each.
-const PREFETCHED: usize = 256;
-const PREFETCHED_BYTES: u64 = 2 << 10;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Storage {
@@ -45,23 +36,6 @@ pub enum Storage {
     Contiguous,
     Chunked,
 }
-
-/// How a long call ends early: its reads then fail.
-pub trait Interruption: Sync {
-    /// Do something for the calling thread, in another one.
-    fn helping(&self, act: &mut dyn FnMut()) {
-        act();
-    }
-
-    /// The calling thread calls it while it waits for others.
-    fn look(&self) {}
-}
-
-/// It does not end early.
-impl Interruption for () {}
-
-/// Time between two looks at it.
-const PULSE: Duration = Duration::from_millis(50);
 
 /// What datasets have in common.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -130,60 +104,15 @@ impl File {
         names: &[Vec<u8>],
         interruption: &dyn Interruption,
     ) -> Survey {
-        // In the order of the file each page of it is read once.
-        let mut order: Vec<usize> = (0..offsets.len()).collect();
-        order.sort_by_key(|&number| offsets[number]);
-        let told = |part: &[usize]| -> Vec<(usize, Result<Option<Found>>)> {
-            let mut all = Vec::with_capacity(part.len());
-            for some in part.chunks(PREFETCHED) {
-                let wanted: Vec<u64> = some.iter().map(|&number| offsets[number]).collect();
-                self.prefetch(&wanted);
-                all.extend(some.iter().map(|&number| {
-                    let offset = offsets[number];
-                    (
-                        number,
-                        self.surveyed(number as u64, offset, with_scales, names),
-                    )
-                }));
-            }
-            all
-        };
-        let n_threads = std::thread::available_parallelism().map_or(1, usize::from);
-        let mut parts = order.chunks(order.len().div_ceil(n_threads).max(MIN_OBJECTS));
-        let mut all: Vec<_> = std::thread::scope(|scope| {
-            let (told, first) = (&told, parts.next());
-            let (outbox, inbox) = channel();
-            let mut refused = Vec::new();
-            for part in parts {
-                let outbox = outbox.clone();
-                // Without a receiver nobody waits; `inbox` lives until all have sent.
-                let help = move || {
-                    interruption.helping(&mut || drop(outbox.send(told(part))));
-                };
-                if Builder::new().spawn_scoped(scope, help).is_err() {
-                    refused.push(part); // where there are no more threads, this one does it
-                }
-            }
-            drop(outbox);
-            let mut all = first.map_or_else(Vec::new, told);
-            for part in refused {
-                all.append(&mut told(part));
-            }
-            loop {
-                match inbox.recv_timeout(PULSE) {
-                    Ok(mut more) => all.append(&mut more),
-                    Err(RecvTimeoutError::Timeout) => interruption.look(),
-                    Err(RecvTimeoutError::Disconnected) => break all,
-                }
-            }
+        let all = self.each(offsets, interruption, &|number, offset| {
+            self.surveyed(number as u64, offset, with_scales, names)
         });
-        all.sort_by_key(|(number, _)| *number);
         let mut survey = Survey {
             file: vec![0; offsets.len()],
             offset: offsets.to_vec(),
             ..Survey::default()
         };
-        for (_, found) in all {
+        for found in all {
             match found {
                 Ok(Some(found)) => survey.add(found),
                 Ok(None) => survey.add_other(NO_DATASET),
@@ -191,36 +120,6 @@ impl File {
             }
         }
         survey
-    }
-
-    /// Prefetch the objects at these offsets, with the indexes of their chunks.
-    pub fn prefetch(&self, offsets: &[u64]) {
-        if !self.blocks.wants_prefetch() {
-            return;
-        }
-        let near = |offsets: &[u64]| {
-            let offsets = offsets.iter().copied();
-            self.blocks.prefetch(offsets, PREFETCHED_BYTES);
-        };
-        near(offsets);
-        let named = |&offset: &u64| self.named_by(offset).unwrap_or_default();
-        near(&offsets.iter().flat_map(named).collect::<Vec<_>>());
-    }
-
-    /// Where the index of a dataset's chunks begins, or the tree and the heap of a group.
-    fn named_by(&self, offset: u64) -> Result<Vec<u64>> {
-        let header = ObjectHeader::read(&self.blocks, offset)?;
-        if let Some(message) = header.find(message::LAYOUT) {
-            return Ok(match layout(&mut self.blocks.cursor(&message.body))? {
-                Layout::Chunked(chunked) => vec![chunked.address],
-                _ => Vec::new(),
-            });
-        }
-        let Some(message) = header.find(message::SYMBOL_TABLE) else {
-            return Ok(Vec::new());
-        };
-        let mut cursor = self.blocks.cursor(&message.body);
-        Ok(vec![cursor.offset()?, cursor.offset()?])
     }
 
     /// None: it is no dataset.

@@ -12,6 +12,7 @@ pub mod convert;
 pub mod datatype;
 pub mod descriptor;
 pub mod format_error;
+mod links;
 mod machine;
 pub mod many_files;
 pub mod mappings;

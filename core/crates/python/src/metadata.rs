@@ -6,17 +6,17 @@
 
 use super::chunks::{self, ChunkRecord};
 use super::format_error::Raised;
+use super::links::{attribute_list, bytes, found_tuple, link_list, link_tuple, names_of_each};
 use super::mappings::Mappings;
 use super::selections::selection;
-use super::store::waited;
+use super::store::{waited, waited_by_all};
 use super::stored::StoredDataset;
 use super::survey::Survey;
 use engine::fetch::local_file::{LocalFile, ReadLock};
 use engine::fetch::remote::metadata::RemoteMetadata;
 use engine::fetch::remote::object::{Caches, Object};
-use hdf5_format::attribute::Attribute;
-use hdf5_format::file::{File, Found, ObjectKind};
-use hdf5_format::link::{Link, Target};
+use hdf5_format::file::{File, ObjectKind};
+use hdf5_format::link::Target;
 use hdf5_format::source::ByteSource;
 use numpy::{PyArray1, PyReadonlyArray1};
 use os::unlinked;
@@ -225,6 +225,19 @@ impl MetadataFile {
         found_tuple(py, found)
     }
 
+    /// Where a path leads from each of the groups at these offsets: to the offset of an object, or
+    /// `FIND_NOWHERE`, or `FIND_ELSEWHERE`: `find` says where to.
+    fn find_from<'py>(
+        &self,
+        py: Python<'py>,
+        offsets: PyReadonlyArray1<'_, u64>,
+        path: &[u8],
+    ) -> PyResult<Bound<'py, PyArray1<i64>>> {
+        let offsets = offsets.as_slice()?;
+        let found = waited_by_all(py, |until| self.file.find_from(offsets, path, until))?;
+        Ok(PyArray1::from_vec(py, found))
+    }
+
     /// Prefetch the objects at these offsets, where a store has the file.
     fn prefetch(&self, py: Python<'_>, offsets: Vec<u64>) -> PyResult<()> {
         waited(py, || self.file.prefetch(&offsets))
@@ -246,6 +259,23 @@ impl MetadataFile {
     fn links<'py>(&self, py: Python<'py>, offset: u64) -> PyResult<Bound<'py, PyList>> {
         let links = waited(py, || self.file.links(&*self.file.object(offset)?))?.raised()?;
         link_list(py, links)
+    }
+
+    /// Of each of the groups at these offsets the names of its links, in the order of the file; of all,
+    /// one behind the other, the targets of hard links; other links have -1.
+    fn listed<'py>(
+        &self,
+        py: Python<'py>,
+        offsets: PyReadonlyArray1<'_, u64>,
+    ) -> PyResult<(Bound<'py, PyList>, Bound<'py, PyArray1<i64>>)> {
+        let offsets = offsets.as_slice()?;
+        let links = waited_by_all(py, |until| self.file.links_of(offsets, until))?.raised()?;
+        let targets = links.iter().flatten().map(|link| match link.target {
+            Target::Hard(offset) => i64::try_from(offset).unwrap_or(i64::MAX),
+            _ => -1,
+        });
+        let targets = PyArray1::from_vec(py, targets.collect());
+        Ok((names_of_each(py, links)?, targets))
     }
 
     /// The names of a group's links: in the order of creation where all have it, else sorted. Bytes
@@ -389,63 +419,5 @@ impl MetadataFile {
             lock: Mutex::default(),
             source: Source::Memory,
         })
-    }
-}
-
-pub fn bytes<'py>(py: Python<'py>, bytes: &[u8]) -> Bound<'py, PyBytes> {
-    PyBytes::new(py, bytes)
-}
-
-/// Where a path leads, as `find` says it.
-pub fn found_tuple(py: Python<'_>, found: Found) -> PyResult<Bound<'_, PyTuple>> {
-    match found {
-        Found::Object(offset) => ("object", offset).into_pyobject(py),
-        Found::Missing { parent } => ("missing", parent).into_pyobject(py),
-        Found::NotAGroup { parent } => ("not_a_group", parent).into_pyobject(py),
-        Found::External { file, path } => {
-            ("external", bytes(py, &file), bytes(py, &path)).into_pyobject(py)
-        }
-        Found::UserDefined(kind) => ("user_defined", kind).into_pyobject(py),
-        Found::TooManyLinks => ("too_many_links",).into_pyobject(py),
-    }
-}
-
-pub fn link_list(py: Python<'_>, links: Vec<Link>) -> PyResult<Bound<'_, PyList>> {
-    let list = PyList::empty(py);
-    for link in links {
-        list.append(link_tuple(py, link)?)?;
-    }
-    Ok(list)
-}
-
-pub fn attribute_list(
-    py: Python<'_>,
-    attributes: Vec<(Option<u32>, Attribute)>,
-) -> PyResult<Bound<'_, PyList>> {
-    let list = PyList::empty(py);
-    for (order, attribute) in attributes {
-        let space = &attribute.dataspace;
-        let dims = (!space.is_null).then_some(&space.dims);
-        list.append((
-            bytes(py, &attribute.name),
-            order,
-            bytes(py, &attribute.datatype.bytes),
-            dims.map(|dims| PyTuple::new(py, dims)).transpose()?,
-            bytes(py, &attribute.elements),
-        ))?;
-    }
-    Ok(list)
-}
-
-pub fn link_tuple(py: Python<'_>, link: Link) -> PyResult<Bound<'_, PyTuple>> {
-    let (name, order) = (bytes(py, &link.name), link.creation_order);
-    match link.target {
-        Target::Hard(offset) => (name, order, "hard", offset).into_pyobject(py),
-        Target::Soft(path) => (name, order, "soft", bytes(py, &path)).into_pyobject(py),
-        Target::External { file, path } => {
-            let (file, path) = (bytes(py, &file), bytes(py, &path));
-            (name, order, "external", file, path).into_pyobject(py)
-        }
-        Target::UserDefined(kind) => (name, order, "user_defined", kind).into_pyobject(py),
     }
 }

@@ -16,6 +16,7 @@ use engine::scatter::interleave;
 use engine::select::selection;
 use engine::task_error::{ERROR_KINDS, NO_CHUNK};
 use hdf5_filters::{MAX_GROUP, MAX_GROUP_BYTES};
+use hdf5_format::many::{ELSEWHERE, NOWHERE};
 use hdf5_format::survey::{ALONE, NO_DATASET};
 use os::memory::page_bytes;
 use pyo3::prelude::*;
@@ -63,8 +64,10 @@ const NUMBERS: &[(&str, u64)] = &[
     ("REQUEST_AXIS_WORDS", selection::AXIS_WORDS as u64),
 ];
 
-/// What blocks are, and answers to requests.
+/// What blocks are, answers to requests, and paths that lead to no object.
 const STATES: &[(&str, i32)] = &[
+    ("FIND_NOWHERE", NOWHERE as i32),
+    ("FIND_ELSEWHERE", ELSEWHERE as i32),
     ("ENDED", leases::ENDED),
     ("EMPTY", leases::EMPTY),
     ("FAILED", leases::FAILED),

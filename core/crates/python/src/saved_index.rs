@@ -7,7 +7,8 @@
 use super::chunks::{self, ChunkRecord};
 use super::descriptor::Descriptor;
 use super::format_error::Raised;
-use super::metadata::{KINDS, attribute_list, found_tuple, link_list};
+use super::links::{attribute_list, found_tuple, link_list};
+use super::metadata::KINDS;
 use super::stored::StoredDataset;
 use super::survey::Survey;
 use engine::fetch::local_file::LocalFile;
@@ -128,6 +129,18 @@ impl SavedIndex {
                 ("unsaved", PyBytes::new(py, &path), offset).into_pyobject(py)
             }
         }
+    }
+
+    /// Where a path leads from each of some groups, as `MetadataFile.find_from` says it.
+    fn find_from<'py>(
+        &self,
+        py: Python<'py>,
+        offsets: PyReadonlyArray1<'_, u64>,
+        path: &[u8],
+    ) -> PyResult<Bound<'py, PyArray1<i64>>> {
+        let offsets = offsets.as_slice()?;
+        let found = py.detach(|| self.of.find_from(offsets, path)).raised()?;
+        Ok(PyArray1::from_vec(py, found))
     }
 
     fn links<'py>(&self, py: Python<'py>, offset: u64) -> PyResult<Option<Bound<'py, PyList>>> {

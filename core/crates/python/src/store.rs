@@ -9,10 +9,13 @@ use super::arrays::{describe, lent};
 use engine::fetch::disk_cache::DiskCache;
 use engine::fetch::error::FetchError;
 use engine::fetch::remote::client::{Client, set_client};
+use hdf5_format::many::Interruption;
 use os::interrupt;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use std::cell::RefCell;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 thread_local! {
     /// What a signal's handler has raised.
@@ -66,6 +69,27 @@ pub(super) fn waited<T: Send>(py: Python<'_>, act: impl FnOnce() -> T + Send) ->
     let done = py.detach(act);
     interrupt::reset();
     RAISED.take().map_or(Ok(done), Err)
+}
+
+/// The same of what several threads do: a signal's handler ends it early.
+pub(super) fn waited_by_all<T: Send>(
+    py: Python<'_>,
+    act: impl FnOnce(&dyn Interruption) -> T + Send,
+) -> PyResult<T> {
+    waited(py, || act(&BySignal(interrupt::flag())))
+}
+
+/// A signal's handler ends what several threads do.
+struct BySignal(Arc<AtomicBool>);
+
+impl Interruption for BySignal {
+    fn helping(&self, act: &mut dyn FnMut()) {
+        interrupt::helping(&self.0, act);
+    }
+
+    fn look(&self) {
+        interrupt::is_stopped();
+    }
 }
 
 /// Have stores asked by Python's client.

@@ -4,20 +4,18 @@
 //! 1. Never changes. Python finds the NumPy types of kinds, and says which of them readers decode.
 
 use super::chunks::{self, ChunkRecord};
-use super::store::waited;
+use super::store::waited_by_all;
 use super::stored::filter_values;
 use super::table::{KindValues, Source, Table};
 use hdf5_format::file::File;
 use hdf5_format::joined_survey::{Begin, Part};
+use hdf5_format::many::Interruption;
 use hdf5_format::survey::Survey as Stored;
-use hdf5_format::survey::{ALONE, Interruption, Kind, NO_DATASET, Storage};
+use hdf5_format::survey::{ALONE, Kind, NO_DATASET, Storage};
 use numpy::{PyArray1, PyArray2, PyReadonlyArray1};
-use os::interrupt;
 use pyo3::exceptions::{PyIndexError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList, PyTuple};
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use tables::source::SourceValues;
 use tables::survey_table::{Laid, table_of};
 
@@ -28,19 +26,6 @@ const LAYOUTS: [(&str, Storage); 3] = [
 ];
 /// Stands for the place of the first chunk of objects without chunks: behind all others.
 const FAR: u64 = 1 << 63;
-
-/// A signal's handler ends a survey.
-struct BySignal(Arc<AtomicBool>);
-
-impl Interruption for BySignal {
-    fn helping(&self, act: &mut dyn FnMut()) {
-        interrupt::helping(&self.0, act);
-    }
-
-    fn look(&self) {
-        interrupt::is_stopped();
-    }
-}
 
 /// What datasets have in common.
 #[pyclass(frozen, eq, hash, module = "_multitables._core")]
@@ -119,11 +104,9 @@ impl Survey {
         with_scales: bool,
         names: &[Vec<u8>],
     ) -> PyResult<Survey> {
-        let found = waited(py, || {
-            let by_signal = BySignal(interrupt::flag());
-            file.survey(offsets, with_scales, names, &by_signal)
-        })?;
-        Ok(found.into())
+        let survey =
+            |until: &dyn Interruption| file.survey(offsets, with_scales, names, until).into();
+        waited_by_all(py, survey)
     }
 
     fn check(&self, object: usize) -> PyResult<()> {
