@@ -285,7 +285,8 @@ impl<P: Place> Transfer<'_, P> {
             match &dataset.conversion {
                 Some(one) if !one.is_even() => {
                     let place = dataset.place(read.grid_index);
-                    one.repeat(place, &dataset.stored_fill, decoded);
+                    let done = one.repeat(place, &dataset.stored_fill, decoded);
+                    done.map_err(|error| TaskError::Filter(read.number, error))?;
                 }
                 _ => fill::repeat(&dataset.fill, decoded),
             }

@@ -97,6 +97,7 @@ impl Pipeline {
             decoder: Box::new(Converted {
                 conversion: conversion.clone(),
                 place: 0,
+                fault: None,
             }),
         }));
         self.conversion = conversion.cloned();
@@ -159,7 +160,9 @@ impl Pipeline {
             return Ok(());
         }
         let last = self.stages.iter().rfind(|s| s.is_active(filter_mask));
-        Err(Fault::wrong_size(out.len(), made).of(last.map_or(0, |stage| stage.id)))
+        let fault = last.and_then(|stage| stage.decoder.fault());
+        let fault = fault.unwrap_or(Fault::wrong_size(out.len(), made));
+        Err(fault.of(last.map_or(0, |stage| stage.id)))
     }
 
     /// HDF5 drops the output of a filter that makes data much larger, so what
