@@ -90,8 +90,8 @@ class CorruptChunkError(SubprocessException, OSError):
 class ImageError(CorruptChunkError):
     """A row that `Image` names as a picture is none, does not decode, or has another size."""
 
-    #: In its file.
-    row: int
+    #: In its file. None: one of `rows`, of a virtual dataset.
+    row: int | None
 
 
 class CorruptChunkWarning(MultitablesError, UserWarning):  # noqa: N818 - not raised

@@ -288,3 +288,25 @@ def test_what_cannot_be_decoded_is_refused(tmp_path: Path) -> None:
     for given_ in ((0, 1), (1, 1.5), (1, 1, 2), (1 << 20, 1 << 20)):
         with pytest.raises(OptionsError):
             multitables.Image(*given_)
+
+
+def test_several_files_and_virtual_datasets(tmp_path: Path) -> None:
+    stored = [encoded(pixels(number), "PNG") for number in range(24)]
+    longest = max(map(len, stored))
+    names = [tmp_path / f"{number}.h5" for number in range(2)]
+    layout = h5py.VirtualLayout((24,), f"S{longest}")
+    for number, name in enumerate(names):
+        with h5py.File(name, "w") as file:
+            some = np.array(stored[12 * number : 12 * number + 12], f"S{longest}")
+            file.create_dataset("x", data=some, chunks=(5,))
+        layout[12 * number : 12 * number + 12] = h5py.VirtualSource(name, "x", (12,))
+    with h5py.File(tmp_path / "all.h5", "w") as file:
+        file.create_virtual_dataset("x", layout)
+    for of in (names, tmp_path / "all.h5"):
+        streamer = multitables.Streamer(of)
+        batches = streamer.get_batches("/x", 5, shuffle=True, n_procs=1, decode=IMAGE)
+        order = batches.order()
+        assert_close(whole(batches), [stored[row] for row in order])
+        other = multitables.Image(HEIGHT, WIDTH + 1)
+        with pytest.raises(ImageError, match="another size"):
+            whole(streamer.get_batches("/x", 5, n_procs=1, decode=other))

@@ -259,7 +259,8 @@ def _image(
         row = place.row_of(record.expected)
         at = f"{place.index.path!r} in {file_title(place.index.filenames)}"
         values = {"expected": expected(place), "got": got(record.got), "row": row}
-        happened = f"row {row} of {at} {what.format(**values)}"
+        which = f"one of rows {place.row_begin}:{place.row_end}" if row is None else f"row {row}"
+        happened = f"{which} of {at} {what.format(**values)}"
         return ImageError(happened, good=place.good, advice=_IMAGE, **values, **place.values())
 
     return composed
