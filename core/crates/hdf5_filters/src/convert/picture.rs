@@ -23,6 +23,9 @@ const MAX_BYTES: u64 = 1 << 30;
 const MAX_SIDE: usize = (1 << 16) - 1;
 /// Passes over a progressive JPEG, each of which takes the time of all its pixels.
 const MAX_SCANS: usize = 64;
+/// A JPEG that ends early may leave lines as they were, the last one among them: it is filled with one
+/// of these before, and with the other one where it has this in its pixels.
+const MARKS: [u8; 2] = [0x5a, 0xa5];
 /// Beside its pixels a PNG may have tables and lines of as many bytes.
 const ROOM: usize = 1 << 20;
 
@@ -85,13 +88,23 @@ impl Picture {
         if size != (self.height, self.width) {
             return Err(self.wrong(number, size, u32::from(info.components)));
         }
-        decoder.set_options(options.jpeg_set_out_colorspace(made));
+        let options = options.jpeg_set_out_colorspace(made);
+        let lines = self.height as usize;
         self.spread(channels, out, |pixels| {
-            let room = decoder.output_buffer_size();
-            if room != Some(pixels.len()) {
-                return Err(damaged());
+            let last = pixels.len() - pixels.len() / lines;
+            for mark in MARKS {
+                let mut decoder = JpegDecoder::new_with_options(ZCursor::new(stored), options);
+                decoder.decode_headers().map_err(|_| damaged())?;
+                if decoder.output_buffer_size() != Some(pixels.len()) {
+                    return Err(damaged());
+                }
+                pixels[last..].fill(mark);
+                decoder.decode_into(pixels).map_err(|_| damaged())?;
+                if pixels[last..].iter().any(|&byte| byte != mark) {
+                    return Ok(());
+                }
             }
-            decoder.decode_into(pixels).map_err(|_| damaged())
+            Err(damaged())
         })
     }
 
