@@ -273,7 +273,7 @@ def _size(got: int) -> tuple[int, int, int]:
 
 _IMAGE = (
     "Name the size that all pictures of the dataset have, and leave out rows that have no such "
-    "picture, as with get_batches(rows=mask)"
+    "picture, by get_batches(rows=mask), or their chunks by skip_damaged=True"
 )
 _SIZES = "(expected {record.expected} bytes, got {record.got})"
 #: By the core's name for what stopped a task. ("died" is told with the death's own address.)

@@ -157,6 +157,12 @@ impl<P: Place> Transfer<'_, P> {
             let place = self.place.dataset_of(&read).place(read.grid_index);
             self.pipeline.at(place);
         }
+        if let Some(conversion) = self.pipeline.conversion_alone(mask) {
+            let done = self.place.convert(&read, conversion, stored);
+            if done.map_err(wrong)? {
+                return Ok(());
+            }
+        }
         if let Some(target) = self.place.target(&read) {
             // SAFETY: the placement's promise; nothing else refers to this memory now.
             let out = unsafe { &mut *target };

@@ -127,6 +127,12 @@ impl Pipeline {
         !self.stages.iter().any(|s| s.is_active(filter_mask))
     }
 
+    /// The conversion, if under this mask no filter runs before it.
+    pub fn conversion_alone(&self, filter_mask: u32) -> Option<&Arc<ElementConversion>> {
+        let n_active = self.stages.iter().filter(|s| s.is_active(filter_mask));
+        self.conversion.as_ref().filter(|_| n_active.count() == 1)
+    }
+
     /// Under this mask the pipeline is one filter whose blocks can be decoded alone.
     pub fn parts(&mut self, filter_mask: u32) -> Option<Parts<'_>> {
         let mut active = (self.stages.iter_mut()).filter(|s| s.is_active(filter_mask));

@@ -207,6 +207,18 @@ impl ElementConversion {
         done.map_err(|fault| fault.of(0))
     }
 
+    /// The same of elements of which the first is the chunk's element `first`.
+    pub fn convert_some(
+        &self,
+        first: usize,
+        place: usize,
+        stored: &[u8],
+        delivered: &mut [u8],
+    ) -> Result<(), FilterError> {
+        let done = self.convert_from(first, place, stored, delivered);
+        done.map_err(|fault| fault.of(0))
+    }
+
     /// Write the conversion of one stored element to all elements of a chunk.
     pub fn repeat(
         &self,
