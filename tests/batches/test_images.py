@@ -66,7 +66,9 @@ def assert_close(got: np.ndarray, stored: list[bytes], channels: int = 3) -> Non
             assert difference.mean() < 1.0
 
 
-def write(path: Path, stored: list[bytes], how: str, chunk: int | None = 7) -> None:
+def write(
+    path: Path, stored: list[bytes], how: str, chunk: int | None = 7, gzip: bool = True
+) -> None:
     """Write pictures as elements of one kind, and labels."""
     longest = max(map(len, stored))
     chunks = None if chunk is None else (min(chunk, len(stored)),)
@@ -84,7 +86,9 @@ def write(path: Path, stored: list[bytes], how: str, chunk: int | None = 7) -> N
             return
         dtype = f"S{longest}" if how == "strings" else f"V{longest}"
         values = np.array(stored, f"S{longest}").view(dtype)
-        file.create_dataset("x", data=values, chunks=chunks, compression=chunks and "gzip")
+        file.create_dataset(
+            "x", data=values, chunks=chunks, compression="gzip" if chunks and gzip else None
+        )
 
 
 def files(n: int) -> list[bytes]:
@@ -243,6 +247,21 @@ def test_what_is_no_such_picture_is_an_error_with_its_row(
     )
     if how == "sequences":  # chunks of strings are decoded whole
         assert_close(whole(batches), [one for n, one in enumerate(stored) if n != 17])
+
+
+@pytest.mark.parametrize("how", ["sequences", "strings"])
+@pytest.mark.parametrize("shuffle", SHUFFLES)
+def test_pictures_that_are_not_wanted_are_not_decoded(
+    tmp_path: Path, how: str, shuffle: str | None
+) -> None:
+    stored = files(30)
+    stored[17] = bad("none")[0]
+    write(tmp_path / "x.h5", stored, how, gzip=False)
+    batches = multitables.Streamer(tmp_path / "x.h5").get_batches(
+        "/x", 4, shuffle=shuffle, n_procs=1, decode=IMAGE, rows=np.arange(30) != 17
+    )
+    order = batches.order()
+    assert_close(whole(batches), [stored[row] for row in order])
 
 
 def test_damaged_chunks_are_left_out(tmp_path: Path) -> None:
