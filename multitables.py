@@ -38,6 +38,7 @@ from _multitables.errors import (
     CorruptFileError,
     FileChangedError,
     FileOpenError,
+    ImageError,
     LeftOutWarning,
     LibraryTimeoutError,
     LinkRefusedError,
@@ -78,6 +79,7 @@ if typing.TYPE_CHECKING:
     from _multitables.adapters.torch_iterable import TorchDataset as TorchDataset
     from _multitables.adapters.torch_map import TorchMapDataset as TorchMapDataset
     from _multitables.elements.empty import Empty
+    from _multitables.index.types.image import Image
     from _multitables.index.types.references import Reference, RegionReference
     from _multitables.index.versions.version import Version
     from _multitables.machine import release_memory, set_reader_command
@@ -151,6 +153,8 @@ __all__ = [
     "Group",
     "GroupBlock",
     "HardLink",
+    "Image",
+    "ImageError",
     "Item",
     "ItemBatch",
     "ItemBatches",

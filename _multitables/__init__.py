@@ -22,6 +22,7 @@
 #       as_h5py.py           objects that are h5py's to isinstance
 #       numpy_type.py        HDF5 type -> the NumPy dtype of its elements
 #       cast.py              the type and scale that readers convert numbers to
+#       image.py             the public Image: elements that are pictures
 #       element_type.py      the same, and what makes delivered elements of stored ones
 #       hdf5_metadata.py     who wrote a dataset, and its filters
 #       kind.py              Kind: what elements are, and how to decode them
@@ -111,7 +112,7 @@
 #     batch_plan.py          indexes + order + positions -> ReadPlan of batches
 #     column_plan.py       groups of columns and the ends of blocks -> ReadPlan
 #     inner_selection.py     what rows have of the axes behind the first
-#     casts.py               the type and scale of each dataset of a stream
+#     casts.py               the pictures, type and scale of each dataset of a stream
 #     row_subset.py          which rows take part in training
 #     sharding.py            which positions of an epoch a rank delivers, and what is left
 #     checkpoint.py          where training stands, as a state that can be saved

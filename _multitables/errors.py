@@ -87,6 +87,13 @@ class CorruptChunkError(SubprocessException, OSError):
     chunk_offset: tuple[int, ...] | None
 
 
+class ImageError(CorruptChunkError):
+    """A row that `Image` names as a picture is none, does not decode, or has another size."""
+
+    #: In its file. None: one of `rows`, of a virtual dataset.
+    row: int | None
+
+
 class CorruptChunkWarning(MultitablesError, UserWarning):  # noqa: N818 - not raised
     """A chunk does not decode and is left out, as `Streamer.get_batches` was asked to."""
 

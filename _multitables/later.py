@@ -29,6 +29,7 @@ LATER = {
     "FollowQueue": "parent.stream.stream_queue",
     "GroupBlock": "parent.columns.column_block",
     "HardLink": "parent.open.links",
+    "Image": "index.types.image",
     "Item": "parent.collection.item",
     "ItemBatch": "parent.collection.item_batches",
     "ItemBatches": "parent.collection.item_batches",

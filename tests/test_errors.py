@@ -25,6 +25,7 @@ BUILTINS = {
     "CorruptFileError": OSError,
     "FileChangedError": OSError,
     "FileOpenError": OSError,
+    "ImageError": OSError,
     "LeftOutWarning": UserWarning,
     "LibraryTimeoutError": TimeoutError,
     "LinkRefusedError": PermissionError,

@@ -17,6 +17,7 @@ target for so long; new inputs that reach more are kept beside the build, not in
 from __future__ import annotations
 
 import argparse
+import io
 import os
 import random
 import re
@@ -191,6 +192,25 @@ def filter_seeds(folder: Path) -> Iterator[tuple[str, str, bytes]]:
         yield "deflate_group", str(len(streams)), head + b"".join(streams)
 
 
+def picture_seeds() -> Iterator[tuple[str, str, bytes]]:
+    """Yield pictures as Pillow writes them, with their sizes."""
+    import numpy as np
+    from PIL import Image
+
+    pixels = np.random.default_rng(3).integers(0, 256, (9, 14, 4), "u1")
+    options: list[tuple[str, str, dict[str, Any]]] = [
+        *(("PNG", mode, {}) for mode in ("1", "L", "LA", "P", "RGB", "RGBA")),
+        ("JPEG", "L", {}), ("JPEG", "RGB", {"progressive": True}),
+        ("JPEG", "RGB", {"subsampling": "4:4:4", "restart_marker_rows": 1}),
+    ]  # fmt: skip
+    for number, (kind, mode, given) in enumerate(options):
+        picture, made = Image.fromarray(pixels).convert(mode), io.BytesIO()
+        picture.save(made, kind, **given)
+        channels = {"1": 0, "L": 0, "RGBA": 2}.get(mode, 1)  # of the targets' CHANNELS
+        head = struct.pack("<BHH", channels, picture.height, picture.width)
+        yield "picture", f"{number}-{kind}-{mode}", head + made.getvalue()
+
+
 #: Layouts of which plans of shuffled batches are kept.
 SHUFFLED = ("btree_1", "contiguous")
 BLOSC_CODECS: Any = ("blosclz", "lz4", "lz4hc", "zlib", "zstd")
@@ -276,7 +296,7 @@ def seeds() -> None:
         paths = list(files(folder))
         metadata = [("metadata", path.stem, path.read_bytes()) for path in paths]
         small = [path for path in paths if not re.match("objects|text|ragged", path.stem)]
-        made = [*metadata, *filter_seeds(folder), *table_seeds(small)]
+        made = [*metadata, *filter_seeds(folder), *picture_seeds(), *table_seeds(small)]
         made += saved_seeds(folder, paths)
     for target, title, data in made:
         if data not in written:

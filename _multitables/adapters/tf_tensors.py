@@ -82,7 +82,7 @@ def tf_dataset(
     dtype = options.get("dtype")
     if dtype is not None and any(bfloat16_of(path, dtype)):
         raise wrong("dtype", "cannot be bfloat16 here", dtype, "Let TensorFlow cast what it gets")
-    casts = check_casts(path, dtype, options.get("scale"))
+    casts = check_casts(path, dtype, options.get("scale"), options.get("decode"))
     spec = DataSpec(file, path, options.get("field"), sample=sample, casts=casts)
     opened: Opened | OpenedRows
     if sample is None:

@@ -18,7 +18,7 @@ from _multitables.options import CheckedVersion, check_names, checked
 from _multitables.parent.ranks import Rank, ranks
 from _multitables.parent.stream.open_stream import DataSpec
 from _multitables.parent.streamer_base import StreamerBase
-from _multitables.plan.casts import Casts, Dtype, Scales, check_casts
+from _multitables.plan.casts import Casts, Dtype, Images, Scales, check_casts
 from _multitables.plan.reader_options import BatchOptions, CollectionOptions, ColumnOptions
 from _multitables.plan.samples import Sample, check_sample
 from _multitables.plan.weights import check_weights
@@ -62,6 +62,7 @@ class ManyDatasets(StreamerBase):
         draws: int | None = None,
         dtype: Dtype | None = None,
         scale: Scales | None = None,
+        decode: Images | None = None,
     ) -> Batches:
         """Stream a dataset, or several in lock-step, as batches for training.
 
@@ -143,6 +144,12 @@ class ManyDatasets(StreamerBase):
             Readers deliver ``(x - mean) / std``, for all datasets or by paths or keys. Each is a
             number or an array that broadcasts to a row. Computed in float32, or in float64 where
             `dtype` says that; delivered as float32, or as `dtype` says.
+        decode : Image or mapping, optional
+            Elements that are JPEG or PNG files come as their pixels, for all datasets or by paths
+            or keys: ``decode={"/images": Image(224, 224)}``. Batches are uint8 of shape (batch,
+            height, width, channels), or what `dtype` and `scale` make of them. Elements are
+            sequences of uint8 of any length, opaque, or strings of a fixed size. A row that has no
+            such picture is an `ImageError`.
 
         Returns
         -------
@@ -179,7 +186,7 @@ class ManyDatasets(StreamerBase):
         )
         self._check_one_file("version", wanted.version)
         pool, owns_pool = self._keeping_pool()
-        casts = check_casts(path, dtype, scale)
+        casts = check_casts(path, dtype, scale, decode)
         samples = check_sample("sample", sample)
         spec = replace(
             self._spec(path, field, inner, wanted.version, samples, casts),

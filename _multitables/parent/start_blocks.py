@@ -40,7 +40,7 @@ def start_blocks(
                 option="inner",
                 got=spec.inner,
             )
-        refuse_casts(spec, "several versions")
+        refuse_casts(spec.casts, "several versions")
         from _multitables.parent.stream.open_versions import start_versions
 
         return start_versions(pool, spec, wanted)

@@ -27,7 +27,7 @@ from _multitables.parent.start_blocks import start_blocks
 from _multitables.parent.stream.open_stream import DataSpec
 from _multitables.parent.stream.stream_queue import FollowQueue, StreamQueue
 from _multitables.parent.titles import count, file_title
-from _multitables.plan.casts import Dtype, Scales, check_casts
+from _multitables.plan.casts import Dtype, Images, Scales, check_casts
 from _multitables.plan.reader_options import StreamerOptions, StreamOptions, stream_options
 from _multitables.tree import Joined, Paths, structure_of
 
@@ -140,6 +140,7 @@ class Streamer(ManyDatasets):
         max_wait_seconds: float | None = options.MAX_WAIT_SECONDS,
         dtype: Dtype | None = None,
         scale: Scales | None = None,
+        decode: Images | None = None,
     ) -> StreamQueue:
         """Stream a dataset, or several in lock-step, as blocks of the shared-memory ring.
 
@@ -189,8 +190,8 @@ class Streamer(ManyDatasets):
         max_wait_seconds : float, optional
             Of a file that is followed: rows that do not fill a block come as a shorter one after
             this many seconds. None: they wait for the rest.
-        dtype, scale : optional
-            As in `get_batches`. Several versions have neither.
+        dtype, scale, decode : optional
+            As in `get_batches`. Several versions have none of them.
 
         Returns
         -------
@@ -228,7 +229,7 @@ class Streamer(ManyDatasets):
             max_wait_seconds=max_wait_seconds,
         )
         version = None if wanted.has_versions else wanted.version
-        casts = check_casts(path, dtype, scale)
+        casts = check_casts(path, dtype, scale, decode)
         return self._start(self._spec(path, field, inner, version, casts=casts), wanted)
 
     def get_generator(
@@ -249,6 +250,7 @@ class Streamer(ManyDatasets):
         max_wait_seconds: float | None = options.MAX_WAIT_SECONDS,
         dtype: Dtype | None = None,
         scale: Scales | None = None,
+        decode: Images | None = None,
     ) -> Iterator[Any]:
         """Stream a dataset row by row.
 
@@ -274,6 +276,7 @@ class Streamer(ManyDatasets):
             max_wait_seconds=max_wait_seconds,
             dtype=dtype,
             scale=scale,
+            decode=decode,
         )
         from _multitables.parent.stream.row_generator import iterate_rows
 
@@ -290,6 +293,7 @@ class Streamer(ManyDatasets):
         version: VersionKey | None = None,
         dtype: Dtype | None = None,
         scale: Scales | None = None,
+        decode: Images | None = None,
     ) -> Any:
         """Read the tail rows that do not fill a block.
 
@@ -299,7 +303,7 @@ class Streamer(ManyDatasets):
             As in `get_queue`.
         block_size : int
             Rows of a block.
-        field, rows, inner, version, dtype, scale : optional
+        field, rows, inner, version, dtype, scale, decode : optional
             As in `get_queue`.
 
         Returns
@@ -320,7 +324,7 @@ class Streamer(ManyDatasets):
             max_wait_seconds=None,
         )
         structure, _ = structure_of(path)
-        casts = check_casts(path, dtype, scale)
+        casts = check_casts(path, dtype, scale, decode)
         spec = self._spec(path, field, inner, wanted.version, casts=casts)
         with self._start(spec, wanted, tail_only=True) as stream:
             guard = stream.get()

@@ -1,15 +1,15 @@
-"""The cast of each dataset of a stream, from `dtype` and `scale`.
+"""What readers make of the elements of each dataset of a stream, by `decode`, `dtype` and `scale`.
 
 Law
 ---
-1. Pure: options in, a cast for each dataset out. Unknown names and types raise `OptionsError`
+1. Pure: options in, changes of each dataset out. Unknown names and types raise `OptionsError`
    before a file is opened; elements and rows that do not fit, as soon as they are known.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,8 @@ import numpy.typing as npt
 from _multitables.errors import OptionsError, UnsupportedDatasetError
 from _multitables.index.chunk_index import ChunkIndex, changed
 from _multitables.index.types.cast import BFLOAT16, NUMBERS, Cast, is_number
+from _multitables.index.types.image import Image
+from _multitables.index.types.plugins import READERS_FILTERS
 from _multitables.options import wrong
 from _multitables.tree import Paths, map_arrays, structure_of
 
@@ -26,40 +28,57 @@ Dtype = npt.DTypeLike | Mapping[Any, npt.DTypeLike]
 #: A mean and a standard deviation, for all datasets, or by paths or keys.
 Scale = tuple[npt.ArrayLike, npt.ArrayLike]
 Scales = Scale | Mapping[Any, Scale]
+#: The pictures of all datasets, or of some by paths or keys.
+Images = Image | Mapping[Any, Image]
 
 _TYPES = "Give one of 'f2', 'f4', 'f8', 'bfloat16' and the integers of NumPy"
+_IMAGE = "Give decode={path: multitables.Image(height, width)}"
 _PAIR = "Give scale=(mean, std), each a number or an array that broadcasts to a row"
 
 
 @dataclass(frozen=True)
 class Casts:
-    """A cast for each dataset, or None where nothing is changed."""
+    """The pictures and the cast of each dataset, or None where nothing is changed."""
 
     each: tuple[Cast | None, ...]
+    images: tuple[Image | None, ...]
     #: The option that names them in errors.
     option: str
+
+    def of(self, number: int) -> Casts:
+        """Return those of one dataset."""
+        return Casts((self.each[number],), (self.images[number],), self.option)
 
     @property
     def identity(self) -> tuple[Any, ...]:
         """A value that is equal for equal casts."""
         each = ((one.name, one.mean, one.deviation) if one else None for one in self.each)
-        return tuple(each)
+        images = (one.shape if one else None for one in self.images)
+        return (*each, *images) if any(self.images) else tuple(each)
 
 
-def check_casts(path: Paths, dtype: Dtype | None, scale: Scales | None) -> Casts | None:
-    """Check `dtype` and `scale`, and return the cast of each dataset.
+def check_casts(
+    path: Paths, dtype: Dtype | None, scale: Scales | None, decode: Images | None = None
+) -> Casts | None:
+    """Check `dtype`, `scale` and `decode`, and return what is made of each dataset.
 
     Raises
     ------
     OptionsError
         There are no such types or datasets, or a scale is not a pair of numbers.
     """
-    if dtype is None and scale is None:
+    if dtype is None and scale is None and decode is None:
         return None
+    images = _of_each("decode", decode, path)
+    for image in images:
+        if not isinstance(image, Image | None):
+            raise wrong("decode", "must be an Image, or name one for a path", image, _IMAGE)
     names = [_name(one) for one in _of_each("dtype", dtype, path)]
     scales = [_pair(one) for one in _of_each("scale", scale, path)]
     each = [_cast(*both) for both in zip(names, scales, strict=True)]
-    return Casts(tuple(each), "dtype" if scale is None else "scale")
+    given = {"scale": scale, "dtype": dtype, "decode": decode}
+    option = next(name for name, one in given.items() if one is not None)
+    return Casts(tuple(each), tuple(images), option)
 
 
 def bfloat16_of(path: Paths, dtype: Dtype | None) -> list[bool]:
@@ -125,11 +144,51 @@ def _cast(name: str | None, scale: tuple[Any, Any] | None) -> Cast | None:
 
 
 def cast_indexes(indexes: Sequence[ChunkIndex], casts: Casts) -> list[ChunkIndex]:
-    """Return the indexes of datasets whose numbers readers change."""
+    """Return the indexes of datasets whose elements readers change."""
+    indexes = [
+        index if image is None else _decoded(index, image)
+        for index, image in zip(indexes, casts.images, strict=True)
+    ]
     return [
         index if cast is None else _with(index, cast, casts.option)
         for index, cast in zip(indexes, casts.each, strict=True)
     ]
+
+
+def _decoded(index: ChunkIndex, image: Image) -> ChunkIndex:
+    """Return the index of a dataset whose elements, of a fixed size, are pictures."""
+    part, why = index.kind.part, index.why_library(READERS_FILTERS)
+    if len(index.dims) != 1:
+        why = why or f"it has {len(index.dims)} dimensions, where pictures have one"
+    is_bytes = part.element.dtype.kind in "SV" and part.element.dtype.names is None
+    if is_bytes and not (part.element.dtype.shape or part.leading_dims) and not why:
+        decoded = image.part(part.element.size_bytes, part.offset)
+        return changed(index, kind=changed(index.kind, part=decoded))
+    raise no_pictures(index, why or f"its elements are {index.dtype}")
+
+
+def decoded_rows(descriptors: ChunkIndex, atoms: ChunkIndex | None, casts: Casts) -> ChunkIndex:
+    """Return the index of descriptors in the global heap that name a picture each."""
+    (image,) = casts.images
+    assert image is not None
+    if atoms is None or atoms.dtype.itemsize != 1 or atoms.dtype.shape:
+        got = "strings" if atoms is None else f"sequences of {atoms.dtype}"
+        raise no_pictures(descriptors, f"its elements are {got}")
+    part = image.part(descriptors.kind.element_bytes)
+    index = changed(descriptors, kind=changed(descriptors.kind, part=part))
+    return cast_indexes([index], replace(casts, images=(None,)))[0]
+
+
+def no_pictures(index: ChunkIndex, why: str) -> UnsupportedDatasetError:
+    """Compose the error for a dataset whose elements cannot be pictures."""
+    return UnsupportedDatasetError(
+        f"readers cannot decode pictures of {index.path!r} in {index.filename!r}: {why} "
+        "(expected bytes: a sequence of uint8 of any length, opaque elements, or fixed strings)",
+        advice="Give decode as a dict that names the datasets of encoded pictures",
+        path=index.path,
+        filename=index.filename,
+        option="decode",
+    )
 
 
 def _with(index: ChunkIndex, cast: Cast, option: str) -> ChunkIndex:

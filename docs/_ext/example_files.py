@@ -8,6 +8,7 @@ Law
 
 from __future__ import annotations
 
+import io
 import os
 import shutil
 import sys
@@ -18,6 +19,7 @@ from typing import Any
 import h5py
 import numpy as np
 import tables
+from PIL import Image
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "tests" / "support"))
 import format_files
@@ -48,6 +50,19 @@ def write_damaged(filename: str) -> None:
     with open(filename, "r+b") as raw:
         raw.seek(byte_offset + 100)
         raw.write(b"oops")
+
+
+def write_photographs(filename: str) -> None:
+    """100 JPEGs of 32 x 48 pixels, as sequences of bytes, and their labels."""
+    y, x = np.mgrid[:32, :48]
+    with h5py.File(filename, "w") as file:
+        made = file.create_dataset("photographs", (100,), h5py.vlen_dtype(np.uint8))
+        for number in range(100):
+            pixels = np.stack([x * 4, y * 6, (x + y + number) % 256], axis=-1).astype(np.uint8)
+            stored = io.BytesIO()
+            Image.fromarray(pixels).save(stored, "JPEG")
+            made[number] = np.frombuffer(stored.getvalue(), np.uint8)
+        file["labels"] = np.arange(100) % 10
 
 
 def write_prices(filename: str) -> None:
@@ -120,6 +135,7 @@ def enter() -> None:
     os.chdir(place)
     write_run7("run7.h5")
     write_damaged("damaged.h5")
+    write_photographs("photographs.h5")
     write_prices("prices.h5")
     for name, write in format_files.FILES.items():
         write(name)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import gc
+import io
 import pickle
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ import payload
 import pytest
 import several_files
 from loaders import damaged, each_once, loader, rows_of
+from PIL import Image as Picture
 from processes import children
 
 torch = pytest.importorskip("torch")
@@ -56,6 +58,24 @@ def test_bfloat16_is_its_type(tmp_path: Path) -> None:
         first, second = next(iter(dataset(tmp_path / "x.h5", ["/x", "/y"], dtype=dtype)))
         assert torch.equal(first, torch.from_numpy(x).to(torch.bfloat16))
         assert torch.equal(second, torch.arange(50, dtype=torch.float16))
+
+
+def test_pictures_are_decoded_in_loaders(tmp_path: Path) -> None:
+    pixels = np.random.default_rng(0).integers(0, 256, (30, 5, 7, 3), "u1")
+    with h5py.File(tmp_path / "x.h5", "w") as file:
+        x = file.create_dataset("x", (30,), h5py.vlen_dtype("u1"))
+        for number, one in enumerate(pixels):
+            made = io.BytesIO()
+            Picture.fromarray(one).save(made, "PNG")
+            x[number] = np.frombuffer(made.getvalue(), "u1")
+        file["y"] = np.arange(30)
+    decode = {"x": multitables.Image(5, 7)}
+    paths = {"x": "/x", "y": "/y"}
+    seen = []
+    for batch in loader(dataset(tmp_path / "x.h5", paths, shuffle=True, decode=decode)):
+        assert torch.equal(batch["x"], torch.from_numpy(pixels[batch["y"].numpy()]))
+        seen += batch["y"].tolist()
+    assert sorted(seen) == list(range(30))
 
 
 def test_a_tensor_is_the_memory_of_the_ring(numbered: Path) -> None:

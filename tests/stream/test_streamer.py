@@ -240,6 +240,7 @@ def test_the_docstrings_say_the_defaults() -> None:
         "max_wait_seconds": 1.0,
         "dtype": None,
         "scale": None,
+        "decode": None,
     }
     generator = inspect.signature(multitables.Streamer.get_generator).parameters
     assert list(generator) == list(queue)

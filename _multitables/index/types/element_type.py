@@ -38,8 +38,9 @@ VERY_MANY = "very many strings or odd numbers in one element"
 
 
 #: Kinds of conversions, as the core numbers them (hdf5_filters/convert/kind.rs), beside
-#: the paddings of strings. Numbers and truth values have flags and bits, floats a format.
-COPY, FLOAT, NUMBER, TIME64, TRUTH = 1, 3, 4, 8, 12
+#: the paddings of strings. Numbers and truth values have flags and bits, floats a format,
+#: pictures a number of channels.
+COPY, FLOAT, NUMBER, TIME64, TRUTH, PICTURE = 1, 3, 4, 8, 12, 16
 SIGNED, BIG_ENDIAN = 1, 2
 ORDERS = {"<": 0, ">": 1, "vax": 2}
 IMPLIED = 2  # the highest bit of the mantissa is not stored, but for subnormal numbers
@@ -94,6 +95,8 @@ class Conversion:
     @property
     def is_in_place(self) -> bool:
         """Whether values stay where they are."""
+        if self.kind & 0xFF == PICTURE:
+            return False
         return (self.start, self.size, self.step) == (self.to, self.to_size, self.to_step)
 
     def moved(self, by: int, to: int) -> Conversion:

@@ -99,6 +99,7 @@ def ask_rows(service: Service, dataset: RaggedDataset, tries: int | None) -> Rag
     if not n_rows:
         return nothing(entry)
     offsets, ask = asking_heap(service, entry, dataset.handle, Fetch(range(n_rows), [n_rows], 0))
+    assert offsets is not None  # rows are no pictures
     return RaggedRequest(entry, offsets, ask(tries))
 
 

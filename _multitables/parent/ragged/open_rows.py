@@ -24,6 +24,7 @@ from _multitables.index.names.dataset_names import datasets_named
 from _multitables.index.versions.sources import of_version
 from _multitables.parent.readers.local_rows import whole
 from _multitables.parent.stream.open_stream import DataSpec, check_lengths, refuse_casts
+from _multitables.plan.casts import Casts, cast_indexes, decoded_rows
 from _multitables.plan.dataset_table import lead_of
 from _multitables.plan.ragged import as_rows
 from _multitables.plan.row_order import OrderWords
@@ -56,7 +57,8 @@ class Entry:
     structure: Structure = ONE
     has_columns: bool = False
     n_columns: int | None = None
-    #: Of rows that lie in the global heap: their descriptors, as stored, and one element.
+    #: Of rows that lie in the global heap: their descriptors, as stored, and one element; without
+    #: `spans`, each row is a picture.
     descriptors: npt.NDArray[np.uint8] | None = None
     atom: np.dtype[Any] | None = None
     is_text: bool = False
@@ -179,10 +181,12 @@ def open_rows(spec: DataSpec, source: Source) -> OpenedRows:
     UnsupportedDatasetError, MissingDatasetError
         As `Streamer.get_queue`.
     """
-    refuse_casts(spec, "ragged rows")
     structure, leaves = structure_of(spec.path)
     version = of_version(source, spec.version)
-    entries = [_entry(version, leaf, spec.field) for leaf in leaves]
+    casts = [spec.casts and spec.casts.of(number) for number in range(len(leaves))]
+    entries = [
+        _entry(version, leaf, spec.field, one) for leaf, one in zip(leaves, casts, strict=True)
+    ]
     check_lengths([entry.rows for entry in entries])
     for option, got in (("field", spec.field), ("inner", spec.inner)):
         if got is not None:
@@ -195,8 +199,11 @@ def open_rows(spec: DataSpec, source: Source) -> OpenedRows:
     return OpenedRows(entries, structure)
 
 
-def _entry(source: Source, leaf: str | Ragged | Joined, field: str | None) -> Entry:
+def _entry(
+    source: Source, leaf: str | Ragged | Joined, field: str | None, casts: Casts | None
+) -> Entry:
     if isinstance(leaf, Ragged):
+        refuse_casts(casts, "ragged rows")
         _check_one(source, leaf)
         return _pair(source, leaf)
 
@@ -206,10 +213,17 @@ def _entry(source: Source, leaf: str | Ragged | Joined, field: str | None) -> En
     several = source if isinstance(source, JoinedSource) else None
     found = several.of_first(variable) if several else variable(source)
     if found is None:
-        index = index_all(source, [(leaf, field)])[0][0]
+        indexes = index_all(source, [(leaf, field)])[0]
+        (index,) = indexes if casts is None else cast_indexes(indexes, casts)
         return Entry(index, (index,))
     _check_one(source, leaf)
-    return in_heap(*found)
+    entry = in_heap(*found)
+    if casts is None or casts.images[0] is None:
+        refuse_casts(casts, "ragged rows")
+        return entry
+    index = decoded_rows(*found, casts)
+    rows = replace(entry.rows, kind=index.kind)
+    return Entry(rows, (index,), descriptors=entry.descriptors)
 
 
 def _check_one(source: Source, leaf: Ragged | str | Joined) -> None:

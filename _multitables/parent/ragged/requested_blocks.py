@@ -176,7 +176,7 @@ class RequestedBlocks(BlockSource):
         service, parts = self.service, list[_Part]()
         offsets: I64 | None
         for entry, handles in zip(self._opened.entries, self._handles, strict=True):
-            if entry.descriptors is not None and entry.spans is not None:
+            if entry.descriptors is not None:
                 offsets, ask = asking_heap(service, entry, handles[0], fetch)
                 parts.append(_Part(entry, offsets, [ask]))
                 continue

@@ -29,21 +29,22 @@ Ask = Callable[[int | None], Request]
 
 def asking_heap(
     service: Service, entry: Entry, handle: DatasetHandle, fetch: Fetch
-) -> tuple[I64, Ask]:
+) -> tuple[I64 | None, Ask]:
     """Return where rows in the global heap end in the result, and what requests them."""
-    assert entry.spans is not None
     assert entry.descriptors is not None
-    assert entry.atom is not None
-    rows, atom = fetch.rows, entry.atom
-    _, offsets = fetch.spans(entry.spans)
+    rows, offsets = fetch.rows, None
+    if entry.spans is None:  # rows are pictures, of bytes
+        (index,) = entry.indexes
+        dtype, atom_bytes, shape = index.dtype, 1, [len(rows), *index.row_shape]
+    else:
+        assert entry.atom is not None
+        _, offsets = fetch.spans(entry.spans)
+        dtype, atom_bytes = entry.atom.base, entry.atom.itemsize
+        shape = [int(offsets[-1]), *entry.atom.shape]
     chosen = slice(rows.start, rows.stop) if isinstance(rows, range) else rows
-    words = encode_heap(entry.descriptors[chosen], atom.itemsize)
-    shape = [int(offsets[-1]), *atom.shape]
-
-    def ask(tries: int | None) -> Request:
-        return service.ask_heap(Selection(handle), words, atom.base, shape, tries)
-
-    return offsets, ask
+    words = encode_heap(entry.descriptors[chosen], atom_bytes)
+    key = Selection(handle, (fetch.row_spans(),))
+    return offsets, lambda tries: service.ask_heap(key, words, dtype, shape, tries)
 
 
 def block_of(

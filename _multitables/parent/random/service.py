@@ -359,7 +359,7 @@ class Service:
             chunk = None
             if part.core is not None and record.chunk is not None:
                 chunk = part.core.chunk(record.chunk)
-            place = place_of_request(part.table.of_chunk(record.chunk), chunk)
+            place = place_of_request(part.table.of_chunk(record.chunk), chunk, key.steps)
         if death is not None:
             return error_report.request_death_error(death, place)
         return error_report.task_error(place, record)

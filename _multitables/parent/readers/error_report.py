@@ -22,6 +22,7 @@ from _multitables.errors import (
     CorruptChunkWarning,
     CorruptFileError,
     FileChangedError,
+    ImageError,
     LibraryTimeoutError,
     MissingFileError,
     ReaderDiedError,
@@ -40,6 +41,7 @@ from _multitables.parent.readers.missing import (
 )
 from _multitables.parent.readers.place import Place
 from _multitables.parent.readers.process import KILLED, how_it_ended
+from _multitables.parent.titles import file_title
 from _multitables.plan.stream_plan import ReadPlan
 from _multitables.remote.failures import store_error
 
@@ -248,6 +250,31 @@ def _shortage(place: Place, record: Record) -> Exception:
     )
 
 
+def _image(
+    what: str, expected: Callable[[Place], object], got: Callable[[int], object]
+) -> Callable[[Place, Record], Exception]:
+    """Compose errors of pictures; `what` is wrong with one, by what was expected and met."""
+
+    def composed(place: Place, record: Record) -> Exception:
+        row = place.row_of(record.expected)
+        at = f"{place.index.path!r} in {file_title(place.index.filenames)}"
+        values = {"expected": expected(place), "got": got(record.got), "row": row}
+        which = f"one of rows {place.row_begin}:{place.row_end}" if row is None else f"row {row}"
+        happened = f"{which} of {at} {what.format(**values)}"
+        return ImageError(happened, good=place.good, advice=_IMAGE, **values, **place.values())
+
+    return composed
+
+
+def _size(got: int) -> tuple[int, int, int]:
+    """Return height, width and channels as the core writes them."""
+    return got >> 28 & 0xFFFFFFF, got & 0xFFFFFFF, got >> 56
+
+
+_IMAGE = (
+    "Name the size that all pictures of the dataset have, and leave out rows that have no such "
+    "picture, by get_batches(rows=mask), or their chunks by skip_damaged=True"
+)
 _SIZES = "(expected {record.expected} bytes, got {record.got})"
 #: By the core's name for what stopped a task. ("died" is told with the death's own address.)
 KINDS: dict[str, Callable[[Place, Record], Exception]] = {
@@ -268,6 +295,21 @@ KINDS: dict[str, Callable[[Place, Record], Exception]] = {
     "format": _malformed_file,
     "store": _store,
     "memory": _shortage,
+    "picture_other": _image(
+        "has a picture of another size (expected height, width and channels {expected}, got {got})",
+        lambda place: (place.shown_by or place.index).shape[-3:],
+        _size,
+    ),
+    "picture_none": _image(
+        "has no picture (expected a JPEG or PNG, got bytes that begin with {got})",
+        lambda _: "JPEG or PNG",
+        lambda got: got.to_bytes(8, "big").hex(" "),
+    ),
+    "picture_damaged": _image(
+        "has a picture that does not decode (expected a whole JPEG or PNG, got a damaged one)",
+        lambda _: "JPEG or PNG",
+        lambda _: "damaged",
+    ),
 }
 
 

@@ -10,6 +10,8 @@ Law
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -21,6 +23,7 @@ from _multitables.parent.titles import file_title
 from _multitables.plan.dataset_table import Dataset
 from _multitables.plan.shared_chunks import Chosen
 from _multitables.plan.stream_plan import ReadPlan
+from _multitables.select.selection import Spans
 
 
 @dataclass(frozen=True)
@@ -40,6 +43,17 @@ class Place:
     other_file: str = ""
     #: The stream's rows are not in the order of the file.
     of_order: bool = False
+    #: Of the chunk, in its file.
+    first_row: int | None = None
+    #: The rows that a request names, where no chunk is known.
+    spans: Spans | None = None
+
+    def row_of(self, element: int) -> int | None:
+        """Return the row of an element, by its number in the chunk or request; None: unknown."""
+        if self.first_row is None:
+            return None if self.spans is None else int(self.spans.key[element])
+        inner = (self.index.chunk_dims or self.index.dims)[1:]
+        return self.first_row + element // max(1, math.prod(inner))
 
     @property
     def where(self) -> str:
@@ -105,11 +119,18 @@ def place_of(
     return replace(place, of_order=plan.order is not None)
 
 
-def place_of_request(dataset: Dataset, chunk: tuple[int, int, int] | None) -> Place:
-    """Name the place of a request, or of one of its chunks: grid index, byte offset and size."""
+def place_of_request(
+    dataset: Dataset, chunk: tuple[int, int, int] | None, steps: Sequence[Any] = ()
+) -> Place:
+    """Name the place of a request, or of one of its chunks: grid index, byte offset and size.
+
+    `steps` are those of its selection.
+    """
     index = dataset.index
     rows = index.shape[0] if index.shape else 0
-    return replace(_place(index, dataset.chunk_dims, 0, rows, chunk), of_request=True)
+    place = _place(index, dataset.chunk_dims, 0, rows, chunk)
+    spans = next((step for step in steps[:1] if isinstance(step, Spans)), None)
+    return replace(place, of_request=True, spans=spans)
 
 
 def place_of_death(plan: ReadPlan, ring: _core.Ring, death: Death) -> Place:
@@ -167,9 +188,11 @@ def _place(
     row_end = min(row_end, offset[0] + chunk_dims[0])
     known = None if index.chunk_dims is None else tuple(offset)
     end = None if byte_offset is None else byte_offset + stored_size
-    file, by = index.file_of(number).filename, None
+    file, by, first_row = index.file_of(number).filename, None, offset[0]
     if isinstance(index, Joined):
         by, (index, begin) = index, index.in_file(offset[0])
-        known = (offset[0] - begin, *offset[1:])
+        first_row -= begin
+        known = (first_row, *offset[1:])
     other = file if file != index.filename else ""
-    return Place(index, row_begin, row_end, known, byte_offset, end, other_file=other, shown_by=by)
+    place = Place(index, row_begin, row_end, known, byte_offset, end, other_file=other, shown_by=by)
+    return replace(place, first_row=first_row)

@@ -133,13 +133,13 @@ def data_in(spec: DataSpec, source: Source, *, grows: bool = False) -> Opened:
     return opened
 
 
-def refuse_casts(spec: DataSpec, of: str) -> None:
-    """Raise if `dtype` or `scale` was given for data that readers do not convert."""
-    if spec.casts is not None:
+def refuse_casts(casts: Casts | None, of: str) -> None:
+    """Raise if `decode`, `dtype` or `scale` was given for data that readers do not convert."""
+    if casts is not None and any((*casts.each, *casts.images)):
         raise OptionsError(
-            f"{spec.casts.option} cannot be given with {of}",
+            f"{casts.option} cannot be given with {of}",
             advice="Convert what is delivered, as with transform",
-            option=spec.casts.option,
+            option=casts.option,
         )
 
 

@@ -10,6 +10,7 @@ mod deflate;
 mod filters;
 mod input;
 mod metadata;
+mod pictures;
 mod requests;
 mod saved;
 mod tables;
@@ -19,12 +20,13 @@ pub type Body = fn(&[u8]);
 
 /// By name; corpora have the same names.
 #[rustfmt::skip]
-pub const TARGETS: [(&str, Body); 8] = [
+pub const TARGETS: [(&str, Body); 9] = [
     ("metadata", metadata::file),
     ("saved", saved::index),
     ("filter", filters::one),
     ("pipeline", filters::several),
     ("deflate_group", deflate::group),
+    ("picture", pictures::one),
     ("table", tables::datasets),
     ("plan", tables::plan),
     ("request", requests::answer),

@@ -8,7 +8,7 @@
 use crate::input::Input;
 use crate::tables::is_small;
 use engine::counters::Record;
-use engine::heap_read::{Descriptors, KIND_HEAP};
+use engine::heap_read::{Descriptors, KIND_HEAP, picture_bytes};
 use engine::pieces::{KIND_PIECES, Pieces};
 use engine::scatter::out::Out;
 use engine::select::selection::Hyperslab;
@@ -38,7 +38,7 @@ pub fn answer(input: &[u8]) {
     let out_bytes = match words[0] {
         KIND_HEAP => {
             // Its heap lies in a file.
-            if let Ok(wanted) = Descriptors::parse(&words) {
+            if let Ok(wanted) = Descriptors::parse(&words, picture_bytes(dataset)) {
                 let _ = (wanted.part(part, n_parts), wanted.owners(n_parts as usize));
             }
             return;

@@ -136,8 +136,10 @@ impl ReadElements for Assembler {
         };
         let mut stored = std::mem::take(&mut self.stored);
         let bytes = room(&mut stored, conversion.stored_size(out.len()), NO_CHUNK)?;
-        let done = self.read_stored(wanted, bytes, record);
-        conversion.convert(conversion.place(&wanted.offset[1..]), bytes, out);
+        let done = self.read_stored(wanted, bytes, record).and_then(|()| {
+            let done = conversion.convert(conversion.place(&wanted.offset[1..]), bytes, out);
+            done.map_err(|error| TaskError::Filter(NO_CHUNK, error))
+        });
         self.stored = stored;
         done
     }

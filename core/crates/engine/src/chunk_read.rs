@@ -9,6 +9,8 @@ use crate::fetch::coalesce::Run;
 use crate::fetch::error::FetchError;
 use crate::fetch::queue::{FetchQueue, Turn};
 use crate::task_error::TaskError;
+use hdf5_filters::FilterError;
+use hdf5_filters::convert::ElementConversion;
 use std::ops::Range;
 use tables::dataset::{Chunk, Dataset};
 
@@ -45,6 +47,17 @@ pub unsafe trait Place {
 
     /// Where a chunk is decoded, if its decoded bytes are what belongs there.
     fn target(&mut self, read: &ChunkRead) -> Option<*mut [u8]>;
+
+    /// Convert elements of the rows that are wanted to their places. False: they are to be converted
+    /// together, as others may want the rest, or rows lie in several chunks.
+    fn convert(
+        &mut self,
+        _read: &ChunkRead,
+        _conversion: &ElementConversion,
+        _stored: &[u8],
+    ) -> Result<bool, FilterError> {
+        Ok(false)
+    }
 
     /// Bring decoded bytes to their place.
     fn place(&mut self, read: &ChunkRead, decoded: &[u8]);

@@ -5,6 +5,8 @@
 //! 2. Elements come one after the other, in the order of their descriptors. Several readers of one
 //!    request share the descriptors: each has some that follow each other.
 //! 3. What was read of a file that changed meanwhile is an error.
+//! 4. Where the dataset's conversion says that elements are pictures, each descriptor's are one, and
+//!    its pixels come in their place.
 
 use crate::chunk_read::NO_CHUNK;
 use crate::counters::{Record, add_ns, count};
@@ -15,13 +17,14 @@ use crate::fetch::remote::metadata::{RemoteMetadata, StoreError};
 use crate::fetch::remote::object::Object;
 use crate::scatter::out::Out;
 use crate::task_error::TaskError;
+use hdf5_filters::convert::ElementConversion;
 use hdf5_format::error::FormatError;
 use hdf5_format::file::File;
 use hdf5_format::source::ByteSource;
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Instant;
-use tables::dataset::Source;
+use tables::dataset::{Dataset, Source};
 
 /// `words[0]` of such a request.
 pub const KIND_HEAP: u64 = 2;
@@ -37,11 +40,14 @@ pub struct Descriptors<'a> {
     n: usize,
     descriptor_bytes: usize,
     element_bytes: u64,
+    /// Of what each descriptor becomes; None: as many as its elements have.
+    row_bytes: Option<usize>,
     pub out_bytes: usize,
 }
 
 impl<'a> Descriptors<'a> {
-    pub fn parse(words: &'a [u64]) -> Result<Descriptors<'a>, Refused> {
+    /// `row_bytes`: those of a picture, where rows are such.
+    pub fn parse(words: &'a [u64], row_bytes: Option<usize>) -> Result<Descriptors<'a>, Refused> {
         const SHORT: Refused = "the request is shorter than it says";
         let head = words.get(..HEAP_HEAD_WORDS).ok_or(SHORT)?;
         let [KIND_HEAP, _, _, _, element_bytes, n, each] = *head else {
@@ -63,6 +69,7 @@ impl<'a> Descriptors<'a> {
             n: n as usize,
             descriptor_bytes: each as usize,
             element_bytes,
+            row_bytes,
             out_bytes: 0,
         };
         let out_bytes = found
@@ -89,10 +96,10 @@ impl<'a> Descriptors<'a> {
         &self.bytes[range.start * self.descriptor_bytes..range.end * self.descriptor_bytes]
     }
 
-    /// Bytes of the elements that these name. Those without an address name nothing.
-    fn bytes_of(&self, range: Range<usize>) -> Option<usize> {
+    /// How many elements each of these names. Those without an address name nothing.
+    fn lengths(&self, range: Range<usize>) -> impl Iterator<Item = u64> {
         let each = self.of(range).chunks_exact(self.descriptor_bytes);
-        let lengths = each.map(|one| {
+        each.map(|one| {
             let (length, rest) = one.split_at(4);
             let (address, _) = rest.split_at(rest.len() - 4);
             match address.iter().any(|&byte| byte != 0) {
@@ -101,13 +108,27 @@ impl<'a> Descriptors<'a> {
                 ])),
                 false => 0,
             }
-        });
+        })
+    }
+
+    /// Bytes of the result of these.
+    fn bytes_of(&self, range: Range<usize>) -> Option<usize> {
+        if let Some(row_bytes) = self.row_bytes {
+            let bytes = range.len().checked_mul(row_bytes)?;
+            return isize::try_from(bytes).is_ok().then_some(bytes);
+        }
         let mut sum = 0u64;
-        for length in lengths {
+        for length in self.lengths(range) {
             sum = sum.checked_add(length.checked_mul(self.element_bytes)?)?;
         }
         isize::try_from(sum).ok().map(|sum| sum as usize)
     }
+}
+
+/// Bytes of the pictures that a dataset's rows of any length are.
+pub fn picture_bytes(dataset: &Dataset) -> Option<usize> {
+    let conversion = dataset.conversion.as_deref()?;
+    conversion.picture().map(|_| dataset.element_bytes)
 }
 
 /// A file whose global heap is read, which keeps collections that were read.
@@ -140,6 +161,7 @@ impl HeapFile {
         &self,
         wanted: &Descriptors<'_>,
         part: Range<usize>,
+        conversion: Option<&ElementConversion>,
         mut out: Out<'_>,
         record: &Record,
     ) -> Result<(), TaskError> {
@@ -161,13 +183,45 @@ impl HeapFile {
             .map_err(changed)?;
         let bytes = found?.bytes;
         let at = wanted.bytes_of(0..part.start).ok_or_else(internal)?;
-        let end = at.checked_add(bytes.len());
-        let end = end.filter(|end| *end <= out.len());
-        let end = end.ok_or_else(internal)?;
-        out.part(at..end).copy_from_slice(&bytes);
-        count(&record.decoded_bytes, bytes.len());
+        let len = wanted.bytes_of(part.clone()).ok_or_else(internal)?;
+        let end = at.checked_add(len).filter(|end| *end <= out.len());
+        let out = out.part(at..end.ok_or_else(internal)?);
+        if let (Some(conversion), Some(_)) = (conversion, wanted.row_bytes) {
+            let start = Instant::now();
+            pictures(wanted, part, conversion, &bytes, out)?;
+            add_ns(&record.decode_ns, start);
+        } else if bytes.len() == len {
+            out.copy_from_slice(&bytes);
+        } else {
+            return Err(internal());
+        }
+        count(&record.decoded_bytes, len);
         Ok(())
     }
+}
+
+/// Decode pictures that follow each other.
+fn pictures(
+    wanted: &Descriptors<'_>,
+    part: Range<usize>,
+    conversion: &ElementConversion,
+    mut bytes: &[u8],
+    out: &mut [u8],
+) -> Result<(), TaskError> {
+    let internal = || TaskError::Internal("pictures of another size".into());
+    let row_bytes = wanted.row_bytes.filter(|bytes| *bytes > 0);
+    let (row_bytes, picture) = row_bytes.zip(conversion.picture()).ok_or_else(internal)?;
+    let (rows, mut room) = (out.chunks_exact_mut(row_bytes), Vec::new());
+    for ((number, length), out) in part.clone().zip(wanted.lengths(part)).zip(rows) {
+        let length = length.checked_mul(wanted.element_bytes);
+        let length = length.and_then(|length| usize::try_from(length).ok());
+        let cut = length.and_then(|length| bytes.split_at_checked(length));
+        let (stored, behind) = cut.ok_or_else(internal)?;
+        let done = conversion.decode((picture, number), stored, out, &mut room);
+        done.map_err(|error| TaskError::Filter(NO_CHUNK, error))?;
+        bytes = behind;
+    }
+    Ok(())
 }
 
 fn stopped(error: FormatError) -> TaskError {
@@ -215,8 +269,12 @@ mod tests {
             &[(2, 64, 1), (9, 0, 1), (0, 64, 2), (3, 64, 3), (1, 8, 1)],
             4,
         );
-        let found = Descriptors::parse(&words).unwrap();
+        let found = Descriptors::parse(&words, None).unwrap();
         assert_eq!(found.out_bytes, 24);
+        let pictures = Descriptors::parse(&words, Some(100)).unwrap();
+        assert_eq!(pictures.out_bytes, 500);
+        assert_eq!(pictures.bytes_of(1..4), Some(300));
+        assert!(Descriptors::parse(&words, Some(usize::MAX)).is_err());
         for n_parts in 1..8 {
             let parts = (0..n_parts).map(|part| found.part(part, n_parts));
             assert_eq!(parts.clone().flatten().collect::<Vec<_>>(), [0, 1, 2, 3, 4]);
@@ -233,7 +291,7 @@ mod tests {
     fn malformed_words_are_refused() {
         let good = words(&[(2, 64, 1), (3, 64, 3)], 4);
         for len in 0..good.len() {
-            assert!(Descriptors::parse(&good[..len]).is_err());
+            assert!(Descriptors::parse(&good[..len], None).is_err());
         }
         for (at, value) in [
             (0, 0),
@@ -245,7 +303,7 @@ mod tests {
         ] {
             let mut bad = good.clone();
             bad[at] = value;
-            assert!(Descriptors::parse(&bad).is_err(), "{at} {value}");
+            assert!(Descriptors::parse(&bad, None).is_err(), "{at} {value}");
         }
     }
 }

@@ -5,6 +5,8 @@
 //!    those beside them. A chunk that is wanted whole and in order is decoded where it belongs.
 //! 2. A chunk of which others want the rest is kept decoded (`ChunkCache`).
 //! 3. Only places of the share's own rows are written.
+//! 4. Stored elements that are only converted are converted where they belong: what is not wanted is not,
+//!    and large numbers are written once.
 
 use super::chunk_read::{ChunkRead, NO_CHUNK, Place};
 use super::transfer::Transfer;
@@ -18,6 +20,8 @@ use crate::scatter::out::Out;
 use crate::scatter::rows::RowCopy;
 use crate::shuffle_task::ShuffleTask;
 use crate::task_error::TaskError;
+use hdf5_filters::FilterError;
+use hdf5_filters::convert::ElementConversion;
 use std::ops::Range;
 use std::sync::Arc;
 use tables::dataset::{Chunk, Dataset, UNALLOCATED};
@@ -197,6 +201,31 @@ unsafe impl Place for PlaceShuffled<'_> {
         // A row that is wanted twice has two places.
         let all = stretch.rows == wanted.len() && bytes.len() == read.size;
         (all && stretch.row == read.row).then(|| &raw mut *self.window.part(bytes))
+    }
+
+    fn convert(
+        &mut self,
+        read: &ChunkRead,
+        conversion: &ElementConversion,
+        stored: &[u8],
+    ) -> Result<bool, FilterError> {
+        let (dataset, row_bytes) = (self.dataset, self.dataset.row_bytes);
+        let is_whole = stored.len() == conversion.stored_size(read.size);
+        let plain = dataset.whole_rows() && dataset.fixes.is_empty();
+        if self.caches || !plain || !is_whole {
+            return Ok(false);
+        }
+        let place = dataset.place(read.grid_index);
+        for stretch in self.share.rows.runs(indices(&read.wanted)) {
+            let first = (stretch.row - read.row) as usize;
+            let elements = first * row_bytes / dataset.element_bytes;
+            let begin = conversion.stored_size(first * row_bytes);
+            let end = begin + conversion.stored_size(stretch.rows * row_bytes);
+            let bytes = self.bytes(&stretch);
+            let out = self.window.part(bytes);
+            conversion.convert_some(elements, place, &stored[begin..end], out)?;
+        }
+        Ok(true)
     }
 
     fn place(&mut self, read: &ChunkRead, decoded: &[u8]) {

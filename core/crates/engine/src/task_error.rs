@@ -41,6 +41,9 @@ error_kinds! {
     FORMAT = 13,
     STORE = 14,
     MEMORY = 15,
+    PICTURE_OTHER = 16,
+    PICTURE_NONE = 17,
+    PICTURE_DAMAGED = 18,
 }
 
 /// The chunk of an error that is about none.
@@ -87,6 +90,9 @@ impl TaskError {
                     FilterErrorKind::Truncated => error_kind::FILTER_TRUNCATED,
                     FilterErrorKind::Malformed => error_kind::FILTER_MALFORMED,
                     FilterErrorKind::Unsupported => error_kind::FILTER_UNKNOWN,
+                    FilterErrorKind::OtherPicture => error_kind::PICTURE_OTHER,
+                    FilterErrorKind::NoPicture => error_kind::PICTURE_NONE,
+                    FilterErrorKind::DamagedPicture => error_kind::PICTURE_DAMAGED,
                 };
                 (kind, error.filter, 0, error.expected, error.got)
             }

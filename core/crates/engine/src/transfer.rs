@@ -157,6 +157,12 @@ impl<P: Place> Transfer<'_, P> {
             let place = self.place.dataset_of(&read).place(read.grid_index);
             self.pipeline.at(place);
         }
+        if let Some(conversion) = self.pipeline.conversion_alone(mask) {
+            let done = self.place.convert(&read, conversion, stored);
+            if done.map_err(wrong)? {
+                return Ok(());
+            }
+        }
         if let Some(target) = self.place.target(&read) {
             // SAFETY: the placement's promise; nothing else refers to this memory now.
             let out = unsafe { &mut *target };
@@ -285,7 +291,8 @@ impl<P: Place> Transfer<'_, P> {
             match &dataset.conversion {
                 Some(one) if !one.is_even() => {
                     let place = dataset.place(read.grid_index);
-                    one.repeat(place, &dataset.stored_fill, decoded);
+                    let done = one.repeat(place, &dataset.stored_fill, decoded);
+                    done.map_err(|error| TaskError::Filter(read.number, error))?;
                 }
                 _ => fill::repeat(&dataset.fill, decoded),
             }

@@ -10,6 +10,9 @@ pub(super) struct Converted {
     pub conversion: Arc<ElementConversion>,
     /// Of the next chunk (`ElementConversion::place`).
     pub place: usize,
+    /// Of the last chunk: the first element that cannot be converted. Behind the end of a dataset a chunk
+    /// has elements that are no pictures.
+    pub fault: Option<Fault>,
 }
 
 impl Converted {
@@ -28,6 +31,10 @@ impl Decoder for Converted {
         self.size(stored).map(OutputSize::Exactly)
     }
 
+    fn fault(&self) -> Option<Fault> {
+        self.fault
+    }
+
     fn place(&mut self, place: usize) {
         self.place = place;
     }
@@ -37,7 +44,16 @@ impl Decoder for Converted {
         let Some(out) = out.get_mut(..size) else {
             return Err(Fault::wrong_size(out.len(), size));
         };
-        self.conversion.convert(self.place, stored, out);
-        Ok(size)
+        let done = self.conversion.convert_from(0, self.place, stored, out);
+        self.fault = done.err();
+        match self.fault {
+            None => Ok(size),
+            Some(fault) => {
+                let before = fault
+                    .element()
+                    .map(|element| self.conversion.bytes(element));
+                before.flatten().ok_or(fault)
+            }
+        }
     }
 }

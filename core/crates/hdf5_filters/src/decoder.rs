@@ -50,6 +50,11 @@ pub(crate) trait Decoder: Send {
     /// The chunks that come next have this place in their rows (`ElementConversion::place`).
     fn place(&mut self, _place: usize) {}
 
+    /// Why the last `decode` made fewer bytes than its output has.
+    fn fault(&self) -> Option<Fault> {
+        None
+    }
+
     /// For filters whose chunks are made of blocks that can be decoded alone.
     fn by_block(&mut self) -> Option<&mut dyn BlockDecoder> {
         None

@@ -15,6 +15,13 @@ pub enum FilterErrorKind {
     Malformed,
     /// Perhaps valid, but not handled here; `got` is what was met. A library may read it.
     Unsupported,
+    /// Element `expected` has a picture of another size; `got` is its channels, height and width in 8, 28
+    /// and 28 bits.
+    OtherPicture,
+    /// Element `expected` begins with bytes, `got`, of no picture.
+    NoPicture,
+    /// Element `expected` has a picture that does not decode.
+    DamagedPicture,
 }
 
 /// One stage of a pipeline failed on one chunk.
@@ -65,6 +72,33 @@ impl Fault {
 
     pub fn checksum(stored: u32, computed: u32) -> Fault {
         Fault::new(FilterErrorKind::Checksum, stored.into(), computed.into())
+    }
+
+    pub fn other_picture(element: usize, height: u32, width: u32, channels: u32) -> Fault {
+        let side = |side: u32| u64::from(side.min((1 << 28) - 1));
+        let size = side(height) << 28 | side(width);
+        let got = u64::from(channels) << 56 | size;
+        Fault::new(FilterErrorKind::OtherPicture, element as u64, got)
+    }
+
+    pub fn no_picture(element: usize, head: [u8; 8]) -> Fault {
+        let got = u64::from_be_bytes(head);
+        Fault::new(FilterErrorKind::NoPicture, element as u64, got)
+    }
+
+    /// The number of the element that has no good picture.
+    pub fn element(&self) -> Option<usize> {
+        let is_picture = matches!(
+            self.kind,
+            FilterErrorKind::OtherPicture
+                | FilterErrorKind::NoPicture
+                | FilterErrorKind::DamagedPicture
+        );
+        is_picture.then_some(self.expected as usize)
+    }
+
+    pub fn damaged_picture(element: usize) -> Fault {
+        Fault::new(FilterErrorKind::DamagedPicture, element as u64, 0)
     }
 
     fn new(kind: FilterErrorKind, expected: u64, got: u64) -> Fault {

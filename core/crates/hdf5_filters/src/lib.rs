@@ -108,6 +108,13 @@ impl fmt::Display for FilterError {
                     "{name} data uses a feature not handled here (code {got})"
                 )
             }
+            FilterErrorKind::OtherPicture => {
+                write!(f, "element {expected} has a picture of another size")
+            }
+            FilterErrorKind::NoPicture => write!(f, "element {expected} has no picture"),
+            FilterErrorKind::DamagedPicture => {
+                write!(f, "element {expected} has a damaged picture")
+            }
         }
     }
 }

@@ -97,6 +97,7 @@ impl Pipeline {
             decoder: Box::new(Converted {
                 conversion: conversion.clone(),
                 place: 0,
+                fault: None,
             }),
         }));
         self.conversion = conversion.cloned();
@@ -124,6 +125,12 @@ impl Pipeline {
     /// be read straight into place.
     pub fn is_identity(&self, filter_mask: u32) -> bool {
         !self.stages.iter().any(|s| s.is_active(filter_mask))
+    }
+
+    /// The conversion, if under this mask no filter runs before it.
+    pub fn conversion_alone(&self, filter_mask: u32) -> Option<&Arc<ElementConversion>> {
+        let n_active = self.stages.iter().filter(|s| s.is_active(filter_mask));
+        self.conversion.as_ref().filter(|_| n_active.count() == 1)
     }
 
     /// Under this mask the pipeline is one filter whose blocks can be decoded alone.
@@ -159,7 +166,9 @@ impl Pipeline {
             return Ok(());
         }
         let last = self.stages.iter().rfind(|s| s.is_active(filter_mask));
-        Err(Fault::wrong_size(out.len(), made).of(last.map_or(0, |stage| stage.id)))
+        let fault = last.and_then(|stage| stage.decoder.fault());
+        let fault = fault.unwrap_or(Fault::wrong_size(out.len(), made));
+        Err(fault.of(last.map_or(0, |stage| stage.id)))
     }
 
     /// HDF5 drops the output of a filter that makes data much larger, so what

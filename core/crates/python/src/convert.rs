@@ -25,6 +25,7 @@ pub fn converted<'py>(
     let conversion = ElementConversion::new(size, 0, delivered, all.ok_or_else(wrong)?);
     let bytes = conversion.delivered_size(stored.len()).ok_or_else(wrong)?;
     let mut made = vec![0; bytes];
-    py.detach(|| conversion.convert(0, stored, &mut made));
+    let done = py.detach(|| conversion.convert(0, stored, &mut made));
+    done.map_err(|error| PyValueError::new_err(error.to_string()))?;
     Ok(PyArray1::from_vec(py, made))
 }

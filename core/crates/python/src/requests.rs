@@ -9,7 +9,7 @@ use super::request_handle::{RequestHandle, deadline_in};
 use super::stages::{Arena, Stages};
 use super::table::Table;
 use super::words::{not_shared, words_of};
-use engine::heap_read::{Descriptors, KIND_HEAP};
+use engine::heap_read::{Descriptors, KIND_HEAP, picture_bytes};
 use engine::select::selection::Hyperslab;
 use numpy::npyffi::npy_intp;
 use numpy::{PyArrayDescr, PyArrayDescrMethods};
@@ -127,7 +127,8 @@ impl WorkQueue {
         let of = dataset.shared.dataset();
         let n_readers = self.0.work_queue.n_readers();
         let (out_bytes, owners) = if words.first() == Some(&KIND_HEAP) {
-            let wanted = Descriptors::parse(words).map_err(PyValueError::new_err)?;
+            let wanted = Descriptors::parse(words, picture_bytes(of));
+            let wanted = wanted.map_err(PyValueError::new_err)?;
             (wanted.out_bytes, wanted.owners(n_readers))
         } else {
             let slab = Hyperslab::parse(words, of).map_err(PyValueError::new_err)?;

@@ -31,13 +31,14 @@ impl Elements {
         cast: Option<Cast>,
     ) -> Result<Elements, Refused> {
         let delivered = if converted == 0 { field.1 } else { converted };
-        if delivered > field.1.saturating_mul(MAX_GROWTH) {
-            return Err("an element of the plan is too large");
-        }
         let conversions = words.chunks_exact(CONVERSION_WORDS);
         let conversions = conversions.map(|words| Conversion::parse(words, field.1, delivered));
         let conversions = conversions.collect::<Option<Vec<Conversion>>>();
         let conversions = conversions.ok_or("a conversion of the plan does not fit its element")?;
+        let has_pictures = conversions.iter().any(Conversion::is_picture);
+        if !has_pictures && delivered > field.1.saturating_mul(MAX_GROWTH) {
+            return Err("an element of the plan is too large");
+        }
         let (offset, bytes) = (field.0 as usize, field.1 as usize);
         let mut elements = Elements {
             bytes: fill.len(),
@@ -69,7 +70,10 @@ impl Elements {
             );
         }
         elements.fill = vec![0; size];
-        conversion.convert(0, fill, &mut elements.fill);
+        let made = conversion.convert(0, fill, &mut elements.fill);
+        if made.is_err() {
+            elements.fill.fill(0); // what was never stored is no picture
+        }
         (elements.bytes, elements.field_bytes, elements.field_offset) = (size, size, 0);
         elements.conversion = Some(Arc::new(conversion));
         Ok(elements)

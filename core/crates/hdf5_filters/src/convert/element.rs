@@ -6,6 +6,8 @@
 
 use super::cast::Cast;
 use super::kind::Kind;
+use super::picture::Picture;
+use crate::{Fault, FilterError};
 
 pub const CONVERSION_WORDS: usize = 9;
 /// Elements are converted by the block, each conversion for all elements of it: a block of about as
@@ -62,7 +64,13 @@ impl Conversion {
 
     /// Values stay where they are.
     pub fn is_in_place(&self) -> bool {
-        (self.from, self.size, self.from_step) == (self.to, self.to_size, self.to_step)
+        !self.is_picture()
+            && (self.from, self.size, self.from_step) == (self.to, self.to_size, self.to_step)
+    }
+
+    /// Values are decoded, to pixels.
+    pub fn is_picture(&self) -> bool {
+        matches!(self.kind, Kind::Picture(_))
     }
 
     /// It copies all bytes of an element, whose size does not change.
@@ -138,6 +146,11 @@ impl ElementConversion {
         (self.cast.as_ref()).map_or(0, |(cast, _)| cast.table(offset))
     }
 
+    /// The delivered bytes of this many elements.
+    pub fn bytes(&self, elements: usize) -> Option<usize> {
+        elements.checked_mul(self.delivered)
+    }
+
     /// The stored bytes of elements that have this number of delivered ones.
     pub fn stored_size(&self, delivered: usize) -> usize {
         (delivered / self.delivered).saturating_mul(self.stored)
@@ -149,65 +162,154 @@ impl ElementConversion {
         is_whole.then(|| (stored / self.stored).checked_mul(self.delivered))?
     }
 
+    /// Elements are pictures, of any length if they lie elsewhere.
+    pub fn picture(&self) -> Option<Picture> {
+        match self.all[..] {
+            [
+                Conversion {
+                    kind: Kind::Picture(picture),
+                    count: 1,
+                    ..
+                },
+            ] => Some(picture),
+            _ => None,
+        }
+    }
+
+    /// Decode these bytes of a `picture`, element `number` in errors. `room` is memory for the work.
+    pub fn decode(
+        &self,
+        (picture, number): (Picture, usize),
+        bytes: &[u8],
+        delivered: &mut [u8],
+        room: &mut Vec<u8>,
+    ) -> Result<(), FilterError> {
+        let done = match &self.cast {
+            None => picture.decode(number, bytes, delivered),
+            Some((cast, between)) => {
+                room.resize(*between, 0);
+                let done = picture.decode(number, bytes, room);
+                done.map(|()| cast.convert(0, 0, room, delivered))
+            }
+        };
+        done.map_err(|fault| fault.of(0))
+    }
+
     /// Convert whole elements of a chunk at this `place`, from its first one on, up to the end of the
     /// shorter side.
-    pub fn convert(&self, place: usize, stored: &[u8], delivered: &mut [u8]) {
-        self.convert_from(0, place, stored, delivered);
+    pub fn convert(
+        &self,
+        place: usize,
+        stored: &[u8],
+        delivered: &mut [u8],
+    ) -> Result<(), FilterError> {
+        let done = self.convert_from(0, place, stored, delivered);
+        done.map_err(|fault| fault.of(0))
+    }
+
+    /// The same of elements of which the first is the chunk's element `first`.
+    pub fn convert_some(
+        &self,
+        first: usize,
+        place: usize,
+        stored: &[u8],
+        delivered: &mut [u8],
+    ) -> Result<(), FilterError> {
+        let done = self.convert_from(first, place, stored, delivered);
+        done.map_err(|fault| fault.of(0))
     }
 
     /// Write the conversion of one stored element to all elements of a chunk.
-    pub fn repeat(&self, place: usize, element: &[u8], delivered: &mut [u8]) {
+    pub fn repeat(
+        &self,
+        place: usize,
+        element: &[u8],
+        delivered: &mut [u8],
+    ) -> Result<(), FilterError> {
         let block = (BLOCK_BYTES / self.stored).max(1);
         let stored = element.repeat(block);
         let blocks = delivered.chunks_mut(block * self.delivered);
         for (number, delivered) in blocks.enumerate() {
-            self.convert_from(number * block, place, &stored, delivered);
+            let done = self.convert_from(number * block, place, &stored, delivered);
+            done.map_err(|fault| fault.of(0))?;
         }
+        Ok(())
     }
 
     /// The first one is the chunk's element `first`.
-    fn convert_from(&self, first: usize, place: usize, stored: &[u8], delivered: &mut [u8]) {
+    pub(crate) fn convert_from(
+        &self,
+        first: usize,
+        place: usize,
+        stored: &[u8],
+        delivered: &mut [u8],
+    ) -> Result<(), Fault> {
         let Some((cast, between)) = &self.cast else {
-            return self.convert_all(stored, delivered, self.delivered);
+            return self.convert_all(first, stored, delivered, self.delivered);
         };
         if self.all.is_empty() {
-            return cast.convert(place, first, stored, delivered);
+            cast.convert(place, first, stored, delivered);
+            return Ok(());
         }
-        let block = (BLOCK_BYTES / self.stored.max(*between)).max(1);
+        let block = match self.picture() {
+            Some(_) => 1, // those before one that fails are whole
+            None => (BLOCK_BYTES / self.stored.max(*between)).max(1),
+        };
         let mut room = vec![0; block.min(stored.len() / self.stored) * between];
         let blocks = stored.chunks(block * self.stored);
         let blocks = blocks.zip(delivered.chunks_mut(block * self.delivered));
         for (number, (from, to)) in blocks.enumerate() {
             let made = &mut room[..from.len() / self.stored * between];
-            self.convert_all(from, made, *between);
-            cast.convert(place, first + number * block, made, to);
+            let first = first + number * block;
+            self.convert_all(first, from, made, *between)?;
+            cast.convert(place, first, made, to);
         }
+        Ok(())
     }
 
-    /// Convert elements to those of `size` bytes, which no cast follows here.
-    fn convert_all(&self, stored: &[u8], delivered: &mut [u8], size: usize) {
+    /// Convert elements, from number `first` on, to those of `size` bytes, which no cast follows here.
+    fn convert_all(
+        &self,
+        first: usize,
+        stored: &[u8],
+        delivered: &mut [u8],
+        size: usize,
+    ) -> Result<(), Fault> {
         if self.has_gaps {
             delivered.fill(0);
         }
         let block = (BLOCK_BYTES / self.stored.max(size)).max(1);
         let blocks = stored.chunks(block * self.stored);
-        for (from, to) in blocks.zip(delivered.chunks_mut(block * size)) {
+        for (n, (from, to)) in blocks.zip(delivered.chunks_mut(block * size)).enumerate() {
             for one in &self.all {
-                self.convert_values(one, from, to, size);
+                self.convert_values(one, first + n * block, from, to, size)?;
             }
         }
+        Ok(())
     }
 
-    fn convert_values(&self, one: &Conversion, stored: &[u8], delivered: &mut [u8], size: usize) {
+    fn convert_values(
+        &self,
+        one: &Conversion,
+        first: usize,
+        stored: &[u8],
+        delivered: &mut [u8],
+        size: usize,
+    ) -> Result<(), Fault> {
         let elements = stored.chunks_exact(self.stored);
-        for (from, to) in elements.zip(delivered.chunks_exact_mut(size)) {
+        let elements = elements.zip(delivered.chunks_exact_mut(size));
+        for (element, (from, to)) in elements.enumerate() {
             for number in 0..one.count {
                 let at = self.field_offset + one.from + number * one.from_step;
                 let into = one.to + number * one.to_step;
                 let (from, to) = (&from[at..at + one.size], &mut to[into..into + one.to_size]);
-                one.kind.convert(from, to);
+                match one.kind {
+                    Kind::Picture(picture) => picture.decode(first + element, from, to)?,
+                    kind => kind.convert(from, to),
+                }
             }
         }
+        Ok(())
     }
 }
 
@@ -227,7 +329,7 @@ mod tests {
         let all = ElementConversion::new(6, 1, 6, parsed.to_vec());
         let stored: Vec<u8> = (0..12).collect();
         let mut delivered = [99; 12];
-        all.convert(0, &stored, &mut delivered);
+        all.convert(0, &stored, &mut delivered).unwrap();
         assert_eq!(delivered, [4, 5, 2, 0, 3, 0, 10, 11, 8, 0, 9, 0]);
         assert_eq!(
             (all.stored_size(12), all.delivered_size(12)),

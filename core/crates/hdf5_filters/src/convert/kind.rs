@@ -1,5 +1,5 @@
 //! The kinds of conversions: strings' ends, numbers with unused bits, other floats, truth values,
-//! times.
+//! times, pictures.
 //!
 //! Law:
 //! 1. A value is converted as a whole: its bytes are read before any is written, so both sides may be the
@@ -7,6 +7,7 @@
 //! 2. Bits are counted from the lowest one of a number, in either byte order.
 
 use super::float_format::FloatFormat;
+use super::picture::Picture;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kind {
@@ -27,6 +28,8 @@ pub enum Kind {
     Time {
         big_endian: bool,
     },
+    /// Bytes of a JPEG or PNG. `ElementConversion` decodes them, as that may fail.
+    Picture(Picture),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -81,6 +84,7 @@ impl Kind {
             8 | 9 if alike && size == 8 => Some(Kind::Time {
                 big_endian: low == 9,
             }),
+            16 => Picture::parse(word >> 8, bias, to_size).map(Kind::Picture),
             12..16 if to_size == 1 => Some(Kind::Truth(Bits::of_word(word, size)?)),
             _ => None,
         }
@@ -92,6 +96,7 @@ impl Kind {
             Kind::Float(format) => format.convert(from, to),
             Kind::Number { bits, signed } => extend(bits, signed, bits.high(from), to),
             Kind::Truth(bits) => to[0] = u8::from(bits.high(from) != 0),
+            Kind::Picture(_) => {}
             _ => {
                 to.copy_from_slice(from);
                 self.apply(to);
@@ -102,7 +107,7 @@ impl Kind {
     #[inline]
     pub fn apply(self, value: &mut [u8]) {
         let end = match self {
-            Kind::Copy => return,
+            Kind::Copy | Kind::Picture(_) => return,
             Kind::NulTerminated => value.iter().position(|&byte| byte == 0),
             Kind::SpacePadded => {
                 let last = value.iter().rposition(|&byte| byte != b' ');

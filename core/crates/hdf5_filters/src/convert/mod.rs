@@ -16,6 +16,7 @@ mod element;
 mod float_format;
 mod kind;
 mod numbers;
+mod picture;
 mod scale;
 
 pub use cast::Cast;

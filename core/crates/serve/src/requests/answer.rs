@@ -9,7 +9,7 @@ use engine::assemble::assembler;
 use engine::counters::Record;
 use engine::fetch::queue::Turn;
 use engine::fetch::recent::Recent;
-use engine::heap_read::{Descriptors, HeapFile, KIND_HEAP};
+use engine::heap_read::{Descriptors, HeapFile, KIND_HEAP, picture_bytes};
 use engine::pieces::{KIND_PIECES, OpenPieces, Pieces};
 use engine::read_context::ReadContext;
 use engine::scatter::out::Out;
@@ -97,13 +97,15 @@ impl Answerer {
         let dataset = self.datasets.get_or_make(|known| *known == place, make);
         let dataset = dataset.map_err(internal)?;
         if words[0] == KIND_HEAP {
-            let wanted = Descriptors::parse(words).map_err(internal)?;
+            let of = dataset.dataset();
+            let wanted = Descriptors::parse(words, picture_bytes(of)).map_err(internal)?;
+            let conversion = of.conversion.as_deref();
             let (source, files) = (dataset.table.source(dataset.dataset()), &self.shared.files);
             let open = || Ok((source.fingerprint, HeapFile::open(source, files)?));
             let heap = (self.heaps).get_or_make(|known| *known == source.fingerprint, open)?;
             let out = out.first(wanted.out_bytes);
             let out = out.ok_or_else(|| internal("a result that is larger than its room"))?;
-            return heap.read(&wanted, wanted.part(part, n_parts), out, record);
+            return heap.read(&wanted, wanted.part(part, n_parts), conversion, out, record);
         }
         let slab = Hyperslab::parse(words, dataset.dataset()).map_err(internal)?;
         let room = out.len();

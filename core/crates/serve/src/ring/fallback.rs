@@ -55,7 +55,7 @@ impl Reader<'_> {
             result = record.call(careful, |chunk| {
                 let (begin, end) = (span.begin, span.end);
                 let read = |out: &mut [u8]| library(&dataset.library, begin, end, out, chunk);
-                delivered(dataset, out, read)
+                delivered(dataset, number, out, read)
             });
             if result.is_err() {
                 break;
@@ -66,7 +66,7 @@ impl Reader<'_> {
         // A file that changed explains any error.
         file.map_or(Ok(()), |file| file.check_unchanged())
             .map_err(|error| TaskError::Fetch(number, error))?;
-        result.map_err(TaskError::Library)?;
+        result?;
         count(&record.library_tasks, 1);
         add_ns(&record.decode_ns, start);
         Ok(())
@@ -94,12 +94,12 @@ impl Reader<'_> {
         let (record, careful) = (self.record(), self.careful.contains(&claimed.global));
         let result = record.call(careful, |chunk| {
             let read = |out: &mut [u8]| library(&dataset.library, begin, end, out, chunk);
-            delivered(dataset, out, read)
+            delivered(dataset, number, out, read)
         });
         // A file that changed explains any error.
         file.map_or(Ok(()), |file| file.check_unchanged())
             .map_err(|error| TaskError::Fetch(number, error))?;
-        result.map_err(TaskError::Library)?;
+        result?;
         count(&record.library_tasks, 1);
         count(&record.decoded_bytes, out.len());
         add_ns(&record.decode_ns, start);
@@ -108,17 +108,18 @@ impl Reader<'_> {
 }
 
 /// Let a library fill rows, or the memory that they are cast from.
-fn delivered<E>(
+fn delivered(
     dataset: &Dataset,
+    number: u64,
     out: &mut [u8],
-    read: impl FnOnce(&mut [u8]) -> Result<(), E>,
-) -> Result<(), E> {
+    read: impl FnOnce(&mut [u8]) -> Result<(), String>,
+) -> Result<(), TaskError> {
     let Some(conversion) = &dataset.conversion else {
         out.fill(0);
-        return read(out);
+        return read(out).map_err(TaskError::Library);
     };
     let mut stored = vec![0; conversion.stored_size(out.len())];
-    read(&mut stored)?;
-    conversion.convert(0, &stored, out); // its chunks have whole rows
-    Ok(())
+    read(&mut stored).map_err(TaskError::Library)?;
+    let done = conversion.convert(0, &stored, out); // its chunks have whole rows
+    done.map_err(|error| TaskError::Filter(number, error))
 }

@@ -1,0 +1,331 @@
+"""Pictures that readers decode: what Pillow makes of the same bytes.
+
+1. PNG is exact. Decoders of JPEG may differ in the last bits of the transform, and in how they
+   smooth colours that are stored at half the size: pixels are close, and close on average.
+2. Rows are told by their order, which other tests hold to rows.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+import zlib
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from PIL import Image as Picture
+
+import multitables
+from multitables import ImageError, OptionsError, UnsupportedDatasetError
+
+HEIGHT, WIDTH = 24, 40
+IMAGE = multitables.Image(HEIGHT, WIDTH)
+SHUFFLES = [None, "chunks", "window", "full"]
+MODES = {1: "L", 3: "RGB", 4: "RGBA"}
+BYTES = h5py.vlen_dtype(np.uint8)
+
+
+def pixels(number: int, mode: str = "RGB", size: tuple[int, int] = (HEIGHT, WIDTH)) -> Any:
+    """A smooth picture that its number tells apart."""
+    y, x = np.mgrid[: size[0], : size[1]]
+    channels = [(y * (3 + at) + x * (2 + number % 5) + 17 * number + 60 * at) % 256 // 2 + 40
+                for at in range(4)]  # fmt: skip
+    whole = np.stack(channels, axis=-1).astype(np.uint8)
+    picture = Picture.fromarray(whole)
+    return picture.convert("RGB").convert(mode) if mode in ("P", "1") else picture.convert(mode)
+
+
+def encoded(picture: Any, kind: str, **options: Any) -> bytes:
+    """A picture as a file."""
+    made = io.BytesIO()
+    picture.save(made, kind, **options)
+    return made.getvalue()
+
+
+def seen(stored: bytes, channels: int = 3) -> np.ndarray:
+    """What Pillow makes of a file."""
+    made = np.asarray(Picture.open(io.BytesIO(stored)).convert(MODES[channels]))
+    return made.reshape(*made.shape[:2], channels)
+
+
+def assert_close(got: np.ndarray, stored: list[bytes], channels: int = 3) -> None:
+    assert got.shape[0] == len(stored)
+    for one, of in zip(got, stored, strict=True):
+        expected = seen(of, channels).astype(int)
+        assert one.shape == expected.shape
+        difference = np.abs(one.astype(int) - expected)
+        if of.startswith(b"\x89PNG"):
+            assert difference.max() == 0
+        else:
+            assert difference.max() <= 12
+            assert difference.mean() < 1.0
+
+
+def write(
+    path: Path, stored: list[bytes], how: str, chunk: int | None = 7, gzip: bool = True
+) -> None:
+    """Write pictures as elements of one kind, and labels."""
+    longest = max(map(len, stored))
+    chunks = None if chunk is None else (min(chunk, len(stored)),)
+    with h5py.File(path, "w") as file:
+        file["label"] = np.arange(len(stored))
+        if how == "sequences":
+            made = file.create_dataset("x", (len(stored),), BYTES, chunks=chunks)
+            for number, one in enumerate(stored):
+                made[number] = np.frombuffer(one, np.uint8)
+            return
+        if how == "field":
+            table = np.zeros(len(stored), [("n", "i4"), ("image", f"S{longest}")])
+            table["image"], table["n"] = stored, np.arange(len(stored))
+            file.create_dataset("x", data=table, chunks=chunks)
+            return
+        dtype = f"S{longest}" if how == "strings" else f"V{longest}"
+        values = np.array(stored, f"S{longest}").view(dtype)
+        file.create_dataset(
+            "x", data=values, chunks=chunks, compression="gzip" if chunks and gzip else None
+        )
+
+
+def files(n: int) -> list[bytes]:
+    """Files of pictures, of both kinds."""
+    return [
+        encoded(pixels(number), "PNG")
+        if number % 3 == 0
+        else encoded(pixels(number), "JPEG", quality=90, progressive=number % 3 == 1)
+        for number in range(n)
+    ]
+
+
+def whole(batches: Any) -> np.ndarray:
+    with batches:
+        return np.concatenate([one.copy() for one in batches])
+
+
+@pytest.mark.parametrize("how", ["sequences", "strings", "opaque", "field"])
+@pytest.mark.parametrize("n_procs", [0, 2])
+def test_pictures_are_those_of_pillow(tmp_path: Path, how: str, n_procs: int) -> None:
+    stored = files(30)
+    write(tmp_path / "x.h5", stored, how)
+    streamer = multitables.Streamer(tmp_path / "x.h5")
+    field = "image" if how == "field" else None
+    queue = streamer.get_queue(
+        "/x", n_procs, block_size=8, field=field, remainder=True, decode=IMAGE
+    )
+    blocks = []
+    with queue:
+        for guard in queue.iter():
+            with guard as block:
+                blocks.append(block.copy())
+    assert_close(np.concatenate(blocks), stored)
+    for shuffle in SHUFFLES:
+        batches = streamer.get_batches(
+            "/x", 4, shuffle=shuffle, field=field, n_procs=n_procs, decode=IMAGE
+        )
+        order = batches.order()
+        assert_close(whole(batches), [stored[row] for row in order])
+
+
+def test_pictures_come_with_their_labels_and_go_on_where_they_stopped(tmp_path: Path) -> None:
+    stored = files(40)
+    write(tmp_path / "x.h5", stored, "sequences")
+    streamer = multitables.Streamer(tmp_path / "x.h5")
+    paths, decode = {"image": "/x", "label": "/label"}, {"image": IMAGE}
+
+    def batches() -> multitables.Batches:
+        return streamer.get_batches(paths, 6, shuffle="full", n_procs=1, decode=decode)
+
+    rest, state = [], None
+    with batches() as first:
+        for number, batch in enumerate(first):
+            assert_close(batch["image"], [stored[row] for row in batch["label"]])
+            if number == 2:
+                state = first.state_dict()
+            elif number > 2:
+                rest.append(batch["label"].copy())
+    with batches() as again:
+        again.load_state_dict(state)
+        for batch, labels in zip(again, rest, strict=True):
+            np.testing.assert_array_equal(batch["label"], labels)
+            assert_close(batch["image"], [stored[row] for row in labels])
+
+
+def test_channels_and_modes(tmp_path: Path) -> None:
+    @settings(max_examples=60)
+    @given(
+        st.sampled_from(["L", "LA", "RGB", "RGBA", "P", "1"]),
+        st.sampled_from(["PNG", "JPEG"]),
+        st.sampled_from([1, 3, 4]),
+        st.integers(1, 33),
+        st.integers(1, 33),
+        st.sampled_from(["4:4:4", "4:2:2", "4:2:0"]),
+        st.booleans(),
+    )
+    def check(
+        mode: str, kind: str, channels: int, height: int, width: int, sampling: str, is_late: bool
+    ) -> None:
+        if kind == "JPEG" and mode not in ("L", "RGB"):
+            return
+        options = {"subsampling": sampling, "progressive": is_late} if kind == "JPEG" else {}
+        stored = [encoded(pixels(n, mode, (height, width)), kind, **options) for n in range(3)]
+        write(tmp_path / "x.h5", stored, "opaque", chunk=None)
+        image = multitables.Image(height, width, channels)
+        batches = multitables.Streamer(tmp_path / "x.h5").get_batches(
+            "/x", 3, n_procs=0, decode=image
+        )
+        if channels == 1 and kind == "PNG" and mode in ("RGB", "RGBA", "P"):
+            with pytest.raises(ImageError, match="another size"):
+                whole(batches)
+            return
+        if channels == 1 and mode == "RGB":  # Pillow computes brightness from colours
+            got = whole(batches)[..., 0].astype(int)
+            expected = np.stack([seen(one, 1)[..., 0] for one in stored]).astype(int)
+            assert np.abs(got - expected).mean() < 3
+            return
+        assert_close(whole(batches), stored, channels)
+
+    check()
+
+
+@pytest.mark.parametrize("how", ["sequences", "strings"])
+def test_a_cast_follows(tmp_path: Path, how: str) -> None:
+    stored = [encoded(pixels(number), "PNG") for number in range(20)]
+    write(tmp_path / "x.h5", stored, how)
+    mean, std = np.array([100.0, 90, 80]), np.array([50.0, 40, 30])
+    batches = multitables.Streamer(tmp_path / "x.h5").get_batches(
+        "/x", 5, n_procs=0, decode=IMAGE, scale=(mean, std)
+    )
+    expected = np.stack([seen(one) for one in stored]).astype("f4")
+    np.testing.assert_array_equal(whole(batches), (expected - mean.astype("f4")) / std.astype("f4"))
+    with multitables.Streamer(tmp_path / "x.h5").get_batches(
+        {"x": "/x", "label": "/label"}, 5, n_procs=0, decode={"x": IMAGE}, dtype={"label": "f8"}
+    ) as both:
+        batch = next(iter(both))
+        assert (batch["x"].dtype, batch["label"].dtype) == (np.uint8, np.float64)
+
+
+def bad(kind: str) -> tuple[bytes, str]:
+    """Bytes that are no picture of the size, and what is said of them."""
+    other = encoded(pixels(1, "RGB", (WIDTH, HEIGHT)), "JPEG")
+    huge = bytearray(encoded(pixels(1), "PNG"))
+    huge[16:24] = bytes.fromhex("0fffffff0fffffff")
+    huge[29:33] = zlib.crc32(huge[12:29]).to_bytes(4, "big")
+    return {
+        "other": (other, rf"another size.*\({HEIGHT}, {WIDTH}, 3\), got \({WIDTH}, {HEIGHT}, 3\)"),
+        "bomb": (bytes(huge), "another size.*268435455, 268435455, 3"),
+        "none": (b"GIF89a and more", "no picture.*47 49 46 38 39 61"),
+        "empty": (b"", "no picture"),
+        "short jpeg": (encoded(pixels(1), "JPEG")[:-200], "does not decode"),
+        "short png": (encoded(pixels(1), "PNG")[:-90], "does not decode"),
+    }[kind]
+
+
+@pytest.mark.parametrize("kind", ["other", "bomb", "none", "empty", "short jpeg", "short png"])
+@pytest.mark.parametrize("how", ["sequences", "strings"])
+@pytest.mark.parametrize("shuffle", [None, "window"])
+def test_what_is_no_such_picture_is_an_error_with_its_row(
+    tmp_path: Path, kind: str, how: str, shuffle: str | None
+) -> None:
+    stored = files(30)
+    stored[17], said = bad(kind)
+    write(tmp_path / "x.h5", stored, how)
+    batches = multitables.Streamer(tmp_path / "x.h5").get_batches(
+        "/x", 4, shuffle=shuffle, n_procs=1, decode=IMAGE
+    )
+    with pytest.raises(ImageError, match=said) as caught:
+        whole(batches)
+    assert caught.value.row == 17
+    assert caught.value.path == "/x"
+    assert "row 17 of '/x'" in str(caught.value)
+    rows = np.arange(30) != 17
+    batches = multitables.Streamer(tmp_path / "x.h5").get_batches(
+        "/x", 4, n_procs=1, decode=IMAGE, rows=rows
+    )
+    if how == "sequences":  # chunks of strings are decoded whole
+        assert_close(whole(batches), [one for n, one in enumerate(stored) if n != 17])
+
+
+@pytest.mark.parametrize("how", ["sequences", "strings"])
+@pytest.mark.parametrize("shuffle", SHUFFLES)
+def test_pictures_that_are_not_wanted_are_not_decoded(
+    tmp_path: Path, how: str, shuffle: str | None
+) -> None:
+    stored = files(30)
+    stored[17] = bad("none")[0]
+    write(tmp_path / "x.h5", stored, how, gzip=False)
+    batches = multitables.Streamer(tmp_path / "x.h5").get_batches(
+        "/x", 4, shuffle=shuffle, n_procs=1, decode=IMAGE, rows=np.arange(30) != 17
+    )
+    order = batches.order()
+    assert_close(whole(batches), [stored[row] for row in order])
+
+
+def test_damaged_chunks_are_left_out(tmp_path: Path) -> None:
+    stored = files(30)
+    stored[17] = bad("other")[0]
+    write(tmp_path / "x.h5", stored, "opaque")
+    batches = multitables.Streamer(tmp_path / "x.h5").get_batches(
+        "/x", 4, n_procs=1, decode=IMAGE, skip_damaged=True
+    )
+    with pytest.warns(multitables.CorruptChunkWarning, match="row 17"):
+        got = whole(batches)
+    assert_close(got, [one for n, one in enumerate(stored) if n // 7 != 2])
+    assert [type(one) for one in batches.damage] == [ImageError]
+
+
+def test_rows_that_were_never_written(tmp_path: Path) -> None:
+    with h5py.File(tmp_path / "x.h5", "w") as file:
+        file.create_dataset("x", (20,), "S900", chunks=(5,))
+        file.create_dataset("y", (20,), BYTES, chunks=(5,))
+    streamer = multitables.Streamer(tmp_path / "x.h5")
+    nothing = whole(streamer.get_batches("/x", 4, n_procs=1, decode=IMAGE))
+    np.testing.assert_array_equal(nothing, np.zeros((20, *IMAGE.shape), np.uint8))
+    with pytest.raises(ImageError, match=r"row 0 of '/y'.*no picture"):
+        whole(streamer.get_batches("/y", 4, n_procs=1, decode=IMAGE))
+
+
+def test_what_cannot_be_decoded_is_refused(tmp_path: Path) -> None:
+    with h5py.File(tmp_path / "x.h5", "w") as file:
+        file["numbers"] = np.zeros((9, 4))
+        file["texts"] = ["a"] * 9
+        file.create_dataset("words", (9,), h5py.vlen_dtype(np.uint16))
+        file["flat"], file["ends"] = np.zeros(9, np.uint8), np.arange(10)
+        file["table"] = np.zeros(9, [("a", "S9"), ("b", "i4")])
+    streamer = multitables.Streamer(tmp_path / "x.h5")
+    for path in ("/numbers", "/texts", "/words", "/table"):
+        with pytest.raises(UnsupportedDatasetError, match=re.escape(path)):
+            streamer.get_queue(path, decode=IMAGE)
+    with pytest.raises(OptionsError, match="decode"):
+        streamer.get_queue(multitables.Ragged("/flat", "/ends"), decode=IMAGE)
+    for image in ((3, 4), "RGB"):
+        with pytest.raises(OptionsError, match="decode"):
+            streamer.get_queue("/numbers", decode=image)
+    for given_ in ((0, 1), (1, 1.5), (1, 1, 2), (1 << 20, 1 << 20)):
+        with pytest.raises(OptionsError):
+            multitables.Image(*given_)
+
+
+def test_several_files_and_virtual_datasets(tmp_path: Path) -> None:
+    stored = [encoded(pixels(number), "PNG") for number in range(24)]
+    longest = max(map(len, stored))
+    names = [tmp_path / f"{number}.h5" for number in range(2)]
+    layout = h5py.VirtualLayout((24,), f"S{longest}")
+    for number, name in enumerate(names):
+        with h5py.File(name, "w") as file:
+            some = np.array(stored[12 * number : 12 * number + 12], f"S{longest}")
+            file.create_dataset("x", data=some, chunks=(5,))
+        layout[12 * number : 12 * number + 12] = h5py.VirtualSource(name, "x", (12,))
+    with h5py.File(tmp_path / "all.h5", "w") as file:
+        file.create_virtual_dataset("x", layout)
+    for of in (names, tmp_path / "all.h5"):
+        streamer = multitables.Streamer(of)
+        batches = streamer.get_batches("/x", 5, shuffle=True, n_procs=1, decode=IMAGE)
+        order = batches.order()
+        assert_close(whole(batches), [stored[row] for row in order])
+        other = multitables.Image(HEIGHT, WIDTH + 1)
+        with pytest.raises(ImageError, match="another size"):
+            whole(streamer.get_batches("/x", 5, n_procs=1, decode=other))
