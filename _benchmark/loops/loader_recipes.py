@@ -187,9 +187,10 @@ def _lance(_library: Any, project: Any, picked: Picked, asked: dict[str, Any]) -
         schema = arrow.schema([("pixels", arrow.large_binary()), ("action", action)])
         lance.write_dataset(rows(), f"{copy}.part", schema=schema)
         os.rename(f"{copy}.part", copy)
-    store = {**asked["store"], "allow_http": "true"} if asked["objects"] else None
-    if store is not None:
-        copy = _uploaded(copy, f"{asked['objects'][0]}.lance", store)
+    store = None
+    if asked["objects"]:
+        copy = _uploaded(copy, f"{asked['objects'][0]}.lance", asked["store"])
+        store = {**asked["store"], "allow_http": "true"}
     data = lance.dataset(copy, storage_options=store)
     order, span = _order(project, picked), loader_classes.SPAN
     for some in np.split(order, range(asked["batch"], len(order), asked["batch"])):
