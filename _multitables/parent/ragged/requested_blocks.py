@@ -35,7 +35,7 @@ from typing import Any
 from _multitables import _core
 from _multitables.errors import MultitablesError, StalledError
 from _multitables.parent.ragged.open_rows import Entry, OpenedRows
-from _multitables.parent.ragged.rows_of_requests import Ask, asking_heap, block_of, nothing
+from _multitables.parent.ragged.rows_of_requests import Ask, asking_heap, block_of
 from _multitables.parent.random.dataset_handle import DatasetHandle
 from _multitables.parent.random.request import Request
 from _multitables.parent.random.service import AnyReaders, Service
@@ -239,7 +239,7 @@ class RequestedBlocks(BlockSource):
 
     def nothing(self) -> list[Any]:
         """Return the block of no rows."""
-        return [nothing(entry) for entry in self._opened.entries]
+        return self._opened.nothing()
 
 
 def _asking(service: Service, key: Selection) -> Ask:

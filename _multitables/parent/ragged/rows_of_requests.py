@@ -19,7 +19,7 @@ from _multitables.parent.random.dataset_handle import DatasetHandle
 from _multitables.parent.random.request import Request
 from _multitables.parent.random.service import Service
 from _multitables.plan.ragged import I64, Fetch
-from _multitables.plan.sample_rows import Taken, sample_shape
+from _multitables.plan.sample_rows import Taken
 from _multitables.select.selection import Selection
 from _multitables.wire.request_bytes import encode_heap
 
@@ -74,21 +74,3 @@ def _ended(text: Any, offsets: I64) -> tuple[Any, I64]:
     rows = [text[begin:end].tobytes().split(b"\0", 1)[0] for begin, end in pairs]
     ends = np.array([0, *itertools.accumulate(map(len, rows))], np.int64)
     return np.frombuffer(b"".join(rows), np.uint8), ends
-
-
-def nothing(entry: Entry) -> Any:
-    """Return the empty block."""
-    if entry.samples is not None and not entry.samples.are_rows:
-        assert entry.take is not None
-        if entry.is_mask:
-            return np.empty((0, len(entry.take)), np.bool_)
-        (index,) = entry.indexes
-        return np.empty((0, *sample_shape(entry.take, index.shape)), index.dtype)
-    arrays = [np.empty((0, *index.row_shape), index.dtype) for index in entry.indexes]
-    if entry.spans is None:
-        return arrays[0]
-    if entry.atom is not None:
-        arrays = [np.empty((0, *entry.atom.shape), entry.atom.base)]
-    columns = arrays.pop() if entry.has_columns else None
-    values = entry.structure.pack(arrays)
-    return RaggedBlock(values, np.zeros(1, np.int64), columns, entry.n_columns, entry.is_text)

@@ -1,37 +1,63 @@
-"""The part of the public `Streamer` that streams batches, and many datasets at once.
+"""The loaders of a file, and the readers that they share: what a `Streamer` has beside its queues.
 
 Law
 ---
 1. Options are checked before the file is opened, and the file is looked through before readers are
    started.
-2. What streams them is imported when it is first needed.
+2. What a method was given becomes options and a `DataSpec` here alone; values are handed on whole.
+3. What streams data is imported when it is first needed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
+from _multitables.errors import ClosedError
+from _multitables.index.joined.kept_source import KeptSource
 from _multitables.index.versions.version import VersionKey
 from _multitables.options import CheckedVersion, check_names, checked
 from _multitables.parent.ranks import Rank, ranks
-from _multitables.parent.stream.open_stream import DataSpec
-from _multitables.parent.streamer_base import StreamerBase
-from _multitables.plan.casts import Casts, Dtype, Scales, check_casts
-from _multitables.plan.reader_options import BatchOptions, CollectionOptions, ColumnOptions
+from _multitables.parent.readers.reader_pool import ReaderPool
+from _multitables.parent.stream.open_stream import DataSpec, check_one_file
+from _multitables.parent.titles import file_title
+from _multitables.plan.casts import Dtype, Scales, check_casts
+from _multitables.plan.reader_options import (
+    BatchOptions,
+    CollectionOptions,
+    ColumnOptions,
+    LoaderOptions,
+    StreamerOptions,
+)
 from _multitables.plan.samples import Sample, check_sample
 from _multitables.plan.weights import check_weights
 from _multitables.tree import Paths, one_path, structure_of
 
 if TYPE_CHECKING:
     from _multitables.parent.batches.batches import Batches
+    from _multitables.parent.batches.loader import Loader
+    from _multitables.parent.batches.unit import FileUnit
     from _multitables.parent.collection.collection import Collection
     from _multitables.parent.columns.columns import Columns
 
+    L = TypeVar("L", bound=Loader)
+W = TypeVar("W", bound=LoaderOptions)
 
-class ManyDatasets(StreamerBase):
-    """Batches, and streams of many datasets of a file."""
+
+class FileLoaders:
+    """A file, or several, as batches, collections and columns."""
+
+    def __getstate__(self) -> tuple[StreamerOptions, KeptSource]:
+        """Return what another process needs to make the same streamer, without its streams."""
+        self._check_open()
+        return self._wanted, self._file
+
+    def __setstate__(self, state: tuple[StreamerOptions, KeptSource]) -> None:
+        self._wanted, self._file = state
+        #: As it was given; of several files, a list of their names.
+        self.filename: Any = self._file.filename
+        self._closed = False
+        self._reader_pool = ReaderPool(False, self._wanted.library_timeout_seconds)
 
     def get_batches(
         self,
@@ -154,40 +180,13 @@ class ManyDatasets(StreamerBase):
             An option that cannot work (a `ValueError`). Other errors are those of `get_queue`;
             they come from the first iteration, as the file is opened then.
         """
-        self._check_open()
-        rank, world_size = ranks(rank, world_size)
-        wanted = checked(
-            BatchOptions,
-            batch_size=batch_size,
-            n_procs=n_procs,
-            shuffle=shuffle,
-            seed=seed,
-            epochs=epochs,
-            start_epoch=start_epoch,
-            drop_last=drop_last,
-            rank=rank,
-            world_size=world_size,
-            rows=rows,
-            read_ahead=read_ahead,
-            transform=transform,
-            window_rows=window_rows,
-            even=even,
-            memory_limit_bytes=memory_limit_bytes,
-            skip_damaged=skip_damaged,
-            version=version,
-            share=share,
-        )
-        self._check_one_file("version", wanted.version)
-        pool, owns_pool = self._keeping_pool()
-        casts = check_casts(path, dtype, scale)
-        samples = check_sample("sample", sample)
-        spec = replace(
-            self._spec(path, field, inner, wanted.version, samples, casts),
-            **check_weights(weights, draws, rows),
-        )
+        given = locals()
+        wanted = self._options(BatchOptions, given)
+        check_one_file(self._file, "version", wanted.version)
         from _multitables.parent.batches.batches import Batches
+        from _multitables.parent.batches.row_unit import RowUnit
 
-        return Batches(spec, wanted, pool, owns_pool=owns_pool)
+        return self._loader(Batches, RowUnit, self._spec(given, wanted.version), wanted)
 
     def get_collection(
         self,
@@ -266,33 +265,17 @@ class ManyDatasets(StreamerBase):
         UnsupportedDatasetError
             When it is read: elements that NumPy has no type for.
         """
-        self._check_open()
-        rank, world_size = ranks(rank, world_size)
-        wanted = checked(
-            CollectionOptions,
-            order=order,
-            seed=seed,
-            epochs=epochs,
-            start_epoch=start_epoch,
-            n_procs=n_procs,
-            rank=rank,
-            world_size=world_size,
-            attrs=attrs,
-            exclude=exclude,
-            ring_bytes=ring_bytes,
-            skip_damaged=skip_damaged,
-            share=share,
-        )
-        named = wanted.attrs, wanted.exclude
+        wanted = self._options(CollectionOptions, locals())
         from _multitables.parent.collection.collection import Collection
         from _multitables.parent.collection.item_spec import ItemSpec
+        from _multitables.parent.collection.item_unit import ItemUnit
 
         structure, leaves = structure_of(path)
         labels = tuple(map(str, structure.keys)) if structure.keys else None
-        paths = tuple(map(one_path, leaves))
-        spec = ItemSpec(self._file, paths, labels, by, scales, *named, self._wanted.rotational)
-        pool, owns_pool = self._keeping_pool()
-        return Collection(spec, wanted, pool, owns_pool=owns_pool)
+        paths, rotational = tuple(map(one_path, leaves)), self._wanted.rotational
+        named = paths, labels, by, scales, wanted.attrs, wanted.exclude
+        spec = ItemSpec(self._file, *named, rotational)
+        return self._loader(Collection, ItemUnit, spec, wanted)
 
     def get_columns(
         self,
@@ -353,36 +336,50 @@ class ManyDatasets(StreamerBase):
             `ValueError`), with the columns that can be streamed. When it
             is iterated: several groups of which one is not sorted.
         """
-        self._check_open()
-        rank, world_size = ranks(rank, world_size)
-        wanted = checked(
-            ColumnOptions,
-            entries_per_block=entries_per_block,
-            epochs=epochs,
-            start_epoch=start_epoch,
-            n_procs=n_procs,
-            rank=rank,
-            world_size=world_size,
-            share=share,
-        )
+        wanted = self._options(ColumnOptions, locals())
         spec = DataSpec(self._file, "", rotational=self._wanted.rotational)
         groups = group if isinstance(group, Mapping) else one_path(group)
         chosen = None if columns is None else check_names("columns", columns)
         from _multitables.parent.columns.columns import Columns
+        from _multitables.parent.columns.key_unit import KeyUnit
         from _multitables.parent.columns.open_columns import open_columns
 
         opened = open_columns(spec, groups, chosen, check_names("index", index))
-        pool, owns_pool = self._keeping_pool()
-        return Columns(opened, wanted, pool, owns_pool=owns_pool)
+        return self._loader(Columns, KeyUnit, opened, wanted)
 
-    def _spec(
-        self,
-        path: Paths,
-        field: str | None,
-        inner: Any,
-        version: CheckedVersion | None,
-        sample: Sample | None = None,
-        casts: Casts | None = None,
-    ) -> DataSpec:
-        chosen = inner, version, sample
-        return DataSpec(self._file, path, field, self._wanted.rotational, *chosen, casts=casts)
+    # ---- from what a method was given to a loader
+
+    def _options(self, kind: type[W], given: Mapping[str, Any]) -> W:
+        """Check the options of a loader among the arguments of a method."""
+        self._check_open()
+        rank, world_size = ranks(given["rank"], given["world_size"])
+        return checked(kind, **{**given, "rank": rank, "world_size": world_size})
+
+    def _spec(self, given: Mapping[str, Any], version: CheckedVersion | None) -> DataSpec:
+        """Return which data a stream is of, by the arguments of a method."""
+        path, get = given["path"], given.get
+        return DataSpec(
+            self._file,
+            path,
+            get("field"),
+            self._wanted.rotational,
+            get("inner"),
+            version,
+            check_sample("sample", get("sample")),
+            **check_weights(get("weights"), get("draws"), get("rows")),
+            casts=check_casts(path, get("dtype"), get("scale")),
+        )
+
+    def _loader(
+        self, kind: type[L], unit: Callable[..., FileUnit], spec: object, wanted: LoaderOptions
+    ) -> L:
+        """Return a loader with readers that rest between its streams."""
+        pool, own = self._reader_pool.keeping()
+        return kind(unit(spec, wanted, pool), own)
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise ClosedError(
+                f"the streamer of {file_title(self.filename)} is closed",
+                advice="Make a new Streamer",
+            )
