@@ -67,10 +67,7 @@ class TorchDataset(IterableDataset[Any]):
     open_options : mapping, optional
         Options of `tables.open_file`, and ``storage_options``, as for `Streamer`.
     **options
-        Those of `Streamer.get_batches`: ``n_procs``, ``shuffle``, ``seed``, ``epochs``,
-        ``start_epoch``, ``drop_last``, ``rows``, ``field``, ``read_ahead``, ``window_rows``,
-        ``even``, ``memory_limit_bytes``, ``skip_damaged``, ``inner``, ``sample``,
-        ``weights``, ``draws``.
+        Other options of `Streamer.get_batches`, such as ``shuffle`` or ``sample``.
 
     Raises
     ------

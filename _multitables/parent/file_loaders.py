@@ -102,7 +102,7 @@ class FileLoaders:
             whose chunks are shuffled.
         batch_size : int
             Rows of a batch. Batches do not cross epochs: the last one may be shorter.
-        n_procs : int, optional
+        n_procs, field, inner, version : optional
             As in `get_queue`.
         shuffle : {None, "chunks", "window", "full"} or bool, optional
             None: the order of the file. ``"chunks"``: chunks in random order. ``"window"``, or
@@ -123,8 +123,6 @@ class FileLoaders:
         rows : slice, array of int or array of bool, optional
             The rows that take part, for subsets and splits. Without a shuffle they come in the
             order of the file. Chunks without any of them are not fetched.
-        field : str, optional
-            As in `get_queue`.
         read_ahead : int, optional
             Batches that the ring holds; never less than a window.
         transform : callable, optional
@@ -141,10 +139,6 @@ class FileLoaders:
             Their rows are left out, each chunk is reported once by a `CorruptChunkWarning`, and
             `Batches.damage` names them. A batch that lacks rows is a copy, and shorter; one of
             which nothing is left does not come.
-        inner : int, slice, ... or tuple of them, optional
-            As in `get_queue`.
-        version : str, int, datetime or numpy.datetime64, optional
-            As in `get_queue`.
         share : {"node"}, optional
             The ranks of a node share `n_procs` readers and one ring, so that each chunk
             is decoded once for all of them. They take turns at the batches of all their parts, and
@@ -227,21 +221,16 @@ class FileLoaders:
             Of the items: random, another one in each epoch; as they lie in the file; or by key.
         seed : int, optional
             Of the random order, which is the same on every machine.
-        epochs : int, optional
-            Passes over the items in one iteration; None for no end.
+        epochs, start_epoch, rank, world_size : optional
+            As in `get_batches`, of items.
         n_procs : int, optional
             As in `get_queue`. Readers share large items.
-        rank, world_size : int, optional
-            Deliver one rank's items. All ranks together deliver every item exactly once. With
-            ``rank="mpi"`` both are those of MPI's ``COMM_WORLD``, from mpi4py.
         attrs : str or sequence of str, optional
             Attributes to deliver: those of datasets as ``item.attrs[name]``, those of the groups
             in which they lie, up to the root group, as ``item.group_attrs[path]``.
         exclude : str or sequence of str, optional
             Paths with wildcards as in `path`, also of groups on the way: what they match is left
             out.
-        start_epoch : int, optional
-            The epoch with which the first iteration begins.
         ring_bytes : int, optional
             Shared memory for items that are read or held. Default: 256 MiB, or more where items are
             large.
@@ -313,8 +302,7 @@ class FileLoaders:
         n_procs : int, optional
             As in `get_queue`.
         rank, world_size : int, optional
-            Deliver one rank's values: whole ones, balanced by rows. All ranks together deliver
-            every row exactly once. With ``rank="mpi"`` both are those of MPI's ``COMM_WORLD``.
+            As in `get_batches`, of whole values, balanced by rows.
         share : {"node"}, optional
             As in `get_batches`: the ranks of a node share readers, and take blocks in turn.
 

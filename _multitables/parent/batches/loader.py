@@ -84,8 +84,7 @@ class Loader:
         """Count the batches, items or blocks of the next iteration, of this rank."""
         start = self._start()
         if start.stop is None:
-            several = count(2, self._unit.noun).removeprefix("2 ")
-            raise TypeError(f"{several} without end have no length: epochs is None")
+            raise TypeError(f"{self._several} without end have no length: epochs is None")
         return self._length(start)
 
     def _length(self, start: Position) -> int:
@@ -147,10 +146,13 @@ class Loader:
         mark.latest = weakref.ref(iteration)
         return self._iterators.add(iteration)
 
+    @property
+    def _several(self) -> str:
+        return count(2, self._unit.noun).removeprefix("2 ")
+
     def _closed_error(self) -> ClosedError:
-        several = count(2, self._unit.noun).removeprefix("2 ")
         return ClosedError(
-            f"the {several} of {self._unit.where} are closed",
+            f"the {self._several} of {self._unit.where} are closed",
             advice=f"Make new ones with {self._unit.maker}",
         )
 

@@ -26,7 +26,7 @@ from _multitables.errors import (
 from _multitables.options import check_number, whole, wrong
 from _multitables.parent.batches.loader import Loader
 from _multitables.parent.batches.unit import EpochRun, Unit
-from _multitables.parent.stream.block_source import BlockGuard, BlockSource
+from _multitables.parent.stream.block_source import BlockSource
 from _multitables.parent.stream.stream_queue import StreamQueue
 from _multitables.parent.titles import count
 from _multitables.plan.checkpoint import Position, refused, states_of
@@ -288,34 +288,20 @@ class MixedBlocks(BlockSource):
     """The batches of a run as blocks; over when another loop has begun."""
 
     def __init__(self, unit: MixtureUnit, run: EpochRun) -> None:
-        self.block_size, self.missing_files = 1, {}
-        self._unit, self._run, self._taken = unit, run, 0
+        self.missing_files = {}
+        self._unit, self._run = unit, run
 
     def take(self, deadline: float) -> Any:
         """Return the guard of the next batch; only iterations take them, which have no deadline."""
         if self._unit.latest is not self:
             return None
-        epochs, number = divmod(self._taken, self._run.batches)
-        epoch, begin = self._run.first_epoch + epochs, self._run.begin.batches
-        batch = self._unit.batch(epoch, begin + number)
-        self._taken += 1
-        return BlockGuard(batch, (self._taken - 1, self._taken))
-
-    def ready(self) -> int:
-        """Count the batches that need not be waited for: which they are is not drawn yet."""
-        return 0
-
-    def progress(self) -> tuple[int, int | None]:
-        """Return how many batches were taken, and how many there are."""
-        epochs = self._run.epochs
-        return self._taken, None if epochs is None else epochs * self._run.batches
+        epochs, number = divmod(self.received, self._run.batches)
+        number += self._run.begin.batches
+        return self.guard(self._unit.batch(self._run.first_epoch + epochs, number))
 
     def statistics(self) -> dict[str, Any]:
         """Return ``sources``, the statistics of each source."""
         return {"sources": [source.of.statistics() for source in self._unit.sources]}
-
-    def end(self, sound: bool) -> None:
-        """The sources stay where they stand."""
 
 
 class _Drawn:

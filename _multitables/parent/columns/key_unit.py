@@ -30,7 +30,7 @@ from _multitables.parent.columns.column_block import ColumnsBlock, GroupBlock
 from _multitables.parent.columns.open_columns import OpenedColumns
 from _multitables.parent.node.place import NodePlace
 from _multitables.parent.readers.reader_pool import ReaderPool
-from _multitables.parent.stream.block_source import BlockGuard, BlockSource
+from _multitables.parent.stream.block_source import BlockSource
 from _multitables.parent.stream.open_stream import Opened, start_stream
 from _multitables.parent.stream.stream_queue import StreamQueue
 from _multitables.parent.titles import title
@@ -111,27 +111,11 @@ class NoColumns(BlockSource):
     """Blocks of nothing but keys."""
 
     def __init__(self, missing_files: dict[str, MultitablesError]) -> None:
-        self.block_size, self.missing_files, self._received = 1, missing_files, 0
+        self.missing_files = missing_files
 
     def take(self, deadline: float) -> Any:
         """Return the next guard; there is always one."""
-        self._received += 1
-        return BlockGuard((), (self._received - 1, self._received))
-
-    def ready(self) -> int:
-        """Count the blocks that need not be waited for."""
-        return 1
-
-    def progress(self) -> tuple[int, int | None]:
-        """Return how many blocks were taken."""
-        return self._received, None
-
-    def statistics(self) -> dict[str, Any]:
-        """Return nothing: no reader counts."""
-        return {}
-
-    def end(self, sound: bool) -> None:
-        """There are no readers."""
+        return self.guard(())
 
 
 class KeyUnit(FileUnit):

@@ -91,7 +91,6 @@ class RequestedBlocks(BlockSource):
         self._plan, self._opened, self._handles = plan, opened, handles
         self._fetches = plan.fetches(_core.order_rows)
         self._asked: deque[_Asked] = deque()
-        self._received = 0
         self._go_on()
 
     # ---- blocks
@@ -117,7 +116,7 @@ class RequestedBlocks(BlockSource):
         if len(ends) > 1:
             blocks = [one[begin:end] for one in blocks]
         asked.taken += 1
-        self._received += 1
+        self.received += 1
         if not asked.left:
             self._asked.popleft()
             self._go_on()
@@ -142,7 +141,7 @@ class RequestedBlocks(BlockSource):
     def _explained(self, error: BaseException) -> BaseException:
         """Return the error of a request, with its consequence for the stream."""
         if isinstance(error, MultitablesError) and not isinstance(error, StalledError):
-            good = f"{self._received} blocks were delivered and are good; the stream is closed"
+            good = f"{self.received} blocks were delivered and are good; the stream is closed"
             values = {"good": good, "advice": error.advice, **error.values}
             MultitablesError.__init__(error, error.happened, **values)  # type: ignore[arg-type]
         return error.with_traceback(None)
@@ -221,11 +220,11 @@ class RequestedBlocks(BlockSource):
 
     def progress(self) -> tuple[int, int | None]:
         """Return how many blocks were taken, and how many there are."""
-        return self._received, self._plan.n_batches
+        return self.received, self._plan.n_batches
 
     def delivered(self) -> str:
         """Say how far the stream is."""
-        return count(self._received, "block")
+        return count(self.received, "block")
 
     def title(self) -> tuple[str, int]:
         """Return the title of the data, and the number of readers."""
