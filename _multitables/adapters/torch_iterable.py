@@ -236,7 +236,7 @@ class TorchDataset(IterableDataset[Any]):
         whose = os.getpid(), ranks
         if self._mine is None or self._mine[0] != whose:
             # One ring for all passes is registered once.
-            batches = self._loader._shared_out(ranks, split(), prefetches=self._pin_memory)
+            batches = self._loader._shared_out(ranks, split(), self._pin_memory)
             batches.set_epoch(self._passes.next)
             if self._state is not None:
                 batches.load_state_dict(self._state[0])

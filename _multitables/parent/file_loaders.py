@@ -174,13 +174,16 @@ class FileLoaders:
             An option that cannot work (a `ValueError`). Other errors are those of `get_queue`;
             they come from the first iteration, as the file is opened then.
         """
-        given = locals()
+        given = {**locals()}
         wanted = self._options(BatchOptions, given)
         check_one_file(self._file, "version", wanted.version)
         from _multitables.parent.batches.batches import Batches
         from _multitables.parent.batches.row_unit import RowUnit
 
-        return self._loader(Batches, RowUnit, self._spec(given, wanted.version), wanted)
+        drawn = check_weights(weights, draws, rows)
+        sample = check_sample("sample", sample)
+        spec = self._spec(given, wanted.version, sample=sample, **drawn)
+        return self._loader(Batches, RowUnit, spec, wanted)
 
     def get_collection(
         self,
@@ -343,19 +346,20 @@ class FileLoaders:
         rank, world_size = ranks(given["rank"], given["world_size"])
         return checked(kind, **{**given, "rank": rank, "world_size": world_size})
 
-    def _spec(self, given: Mapping[str, Any], version: CheckedVersion | None) -> DataSpec:
+    def _spec(
+        self, given: Mapping[str, Any], version: CheckedVersion | None, **samples: Any
+    ) -> DataSpec:
         """Return which data a stream is of, by the arguments of a method."""
-        path, get = given["path"], given.get
+        path = given["path"]
         return DataSpec(
             self._file,
             path,
-            get("field"),
+            given["field"],
             self._wanted.rotational,
-            get("inner"),
+            given["inner"],
             version,
-            check_sample("sample", get("sample")),
-            **check_weights(get("weights"), get("draws"), get("rows")),
-            casts=check_casts(path, get("dtype"), get("scale")),
+            casts=check_casts(path, given["dtype"], given["scale"]),
+            **samples,
         )
 
     def _loader(

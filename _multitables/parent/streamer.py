@@ -242,7 +242,7 @@ class Streamer(FileLoaders):
         row : numpy.ndarray or scalar
             One row; a tuple or dict of rows for several paths.
         """
-        given = locals()
+        given = {**locals()}
         structure, _ = structure_of(path)
         check_any_version("version", version)
         stream = self._start(given)
@@ -292,7 +292,7 @@ class Streamer(FileLoaders):
 
     def _start(self, given: Mapping[str, Any], *, tail_only: bool = False) -> StreamQueue:
         """Start what a method was given; with `tail_only`, of the rows that fill no block."""
-        wanted = stream_options(**given)
+        wanted = stream_options(given)
         spec = self._spec(given, None if wanted.has_versions else wanted.version)
         self._check_open()
         return self._queues.add(start_blocks(self._reader_pool, spec, wanted, tail_only=tail_only))

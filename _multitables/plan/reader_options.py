@@ -226,16 +226,18 @@ class StreamOptions:
 _OF_STREAMS = tuple(one.name for one in fields(StreamOptions))
 
 
-def stream_options(**given: Any) -> StreamOptions:
+def stream_options(given: Mapping[str, Any]) -> StreamOptions:
     """Check the options of a stream: plain values once, as many streams have the same ones."""
-    given = {name: given.get(name) for name in _OF_STREAMS}
-    is_plain = _PLAIN.issuperset(map(type, given.values()))
-    return _remembered(**given) if is_plain else checked(StreamOptions, **given)
+    values = tuple(map(given.get, _OF_STREAMS))
+    is_plain = _PLAIN.issuperset(map(type, values))
+    return (_remembered if is_plain else _of_streams)(*values)
 
 
-@lru_cache(maxsize=16, typed=True)
-def _remembered(**given: Any) -> StreamOptions:
-    return checked(StreamOptions, **given)
+def _of_streams(*values: Any) -> StreamOptions:
+    return checked(StreamOptions, **dict(zip(_OF_STREAMS, values, strict=True)))
+
+
+_remembered = lru_cache(maxsize=16, typed=True)(_of_streams)
 
 
 def _refuse(given: Mapping[str, Any], names: Sequence[str], where: str) -> None:

@@ -183,4 +183,4 @@ def test_a_mixture_is_tensors(shots: Path) -> None:
         resumed.load_state_dict(state)
         assert [item["plain"].tolist() for item in resumed] == later
     with pytest.raises(multitables.OptionsError, match="cannot be shared by 2 processes"):
-        mixture()._shared_out(None, (0, 2))
+        mixture()._shared_out(None, (0, 2), False)

@@ -4,6 +4,8 @@ Law
 ---
 1. Says where an iteration begins; `Iteration` goes through it, and the unit starts its streams.
 2. A state records the delivered batches and nothing else, neither readers nor damage.
+3. Adapters and mixtures ask a loader by this face alone, and `_shared_out` for the part that a rank
+   or a process of another library has.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ from _multitables.parent.dependents import Dependents
 from _multitables.parent.readers.reader_pool import ReaderPool
 from _multitables.parent.titles import count
 from _multitables.plan.checkpoint import Position
+from _multitables.plan.sharding import Part
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -181,12 +184,7 @@ class Loader:
         """Make it again elsewhere, where it begins as this one began."""
         return _over, (type(self), self._unit)
 
-    def _shared_out(
-        self,
-        ranks: tuple[int, int] | None,
-        part: tuple[int, int] | None,
-        prefetches: bool = False,
-    ) -> Loader:
+    def _shared_out(self, ranks: Part | None, part: Part | None, prefetches: bool) -> Loader:
         """Return the same for a rank, or for a part of what a rank has; see `FileUnit.shared_out`.
 
         With `prefetches` its first iteration prefetches the next epoch already: all epochs have one
@@ -212,10 +210,5 @@ class Changed(Loader):
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self._of, *self._how)
 
-    def _shared_out(
-        self,
-        ranks: tuple[int, int] | None,
-        part: tuple[int, int] | None,
-        prefetches: bool = False,
-    ) -> Changed:
+    def _shared_out(self, ranks: Part | None, part: Part | None, prefetches: bool) -> Changed:
         return type(self)(self._of._shared_out(ranks, part, prefetches), *self._how)

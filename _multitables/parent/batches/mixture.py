@@ -30,6 +30,7 @@ from _multitables.parent.stream.block_source import BlockSource
 from _multitables.parent.stream.stream_queue import StreamQueue
 from _multitables.parent.titles import count
 from _multitables.plan.checkpoint import Position, refused, states_of
+from _multitables.plan.sharding import Part
 from _multitables.plan.weights import Chances, as_weights, chances
 
 
@@ -125,9 +126,7 @@ class Mixture(Loader):
         began = self._unit.began
         return super()._start() if began is None else began[0]
 
-    def _shared_out(
-        self, ranks: object, part: tuple[int, int] | None, prefetches: bool = False
-    ) -> Mixture:
+    def _shared_out(self, ranks: Part | None, part: Part | None, prefetches: bool) -> Mixture:
         """Return itself: the sources have their ranks. Processes of a loader cannot share it."""
         if part is not None:
             raise OptionsError(

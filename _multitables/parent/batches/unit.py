@@ -21,7 +21,7 @@ from _multitables.parent.titles import file_title
 from _multitables.plan.checkpoint import Position, position_of, state_of
 from _multitables.plan.damaged_chunks import Rows
 from _multitables.plan.reader_options import LoaderOptions, ReaderCount
-from _multitables.plan.sharding import Ranges, Shard, between, length, run_of_node, shard_of
+from _multitables.plan.sharding import Part, Ranges, Shard, between, length, run_of_node, shard_of
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -180,7 +180,7 @@ class Unit:
     def close(self) -> None:
         """End streams that rest between epochs."""
 
-    def shared_out(self, ranks: tuple[int, int] | None, part: tuple[int, int] | None) -> Unit:
+    def shared_out(self, ranks: Part | None, part: Part | None) -> Unit:
         """Return the same unit for another rank, or for one of the processes that share a rank."""
         raise NotImplementedError
 
@@ -231,7 +231,7 @@ class FileUnit(Unit):
         """Make it again elsewhere, with readers of its own."""
         return _again, (type(self), self.spec, self.elsewhere, self.pool.library_timeout_seconds)
 
-    def shared_out(self, ranks: tuple[int, int] | None, part: tuple[int, int] | None) -> Self:
+    def shared_out(self, ranks: Part | None, part: Part | None) -> Self:
         """Return the same unit for another rank, or for one of the processes that share a rank.
 
         Parameters

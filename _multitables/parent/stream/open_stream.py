@@ -74,6 +74,7 @@ class DataSpec:
     casts: Casts | None = None
 
     def __post_init__(self) -> None:
+        structure_of(self.path)  # to check it
         if self.field is not None and not isinstance(self.field, str):
             raise OptionsError(
                 f"field must be a str, got {self.field!r}",
