@@ -120,6 +120,8 @@
 #     samples.py             samples that are not rows: clips, patches, ranges, places
 #     sampled.py             the methods clips and patches of datasets
 #     sample_rows.py         the rows of each sample
+#     sample_cost.py         how often samples decode each chunk
+#     taken.py               what samples take of a dataset: read, made, touched by damage
 #     weights.py             how likely samples are, and the draws of an epoch
 #     sample_boxes.py        the box of each patch, on a grid, and its padding
 #     collection.py          many datasets: which belong together, where they lie in a result

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from _benchmark.contenders import file_contenders
@@ -53,16 +54,29 @@ UNITS: dict[str, dict[str, str]] = {
     "robots": {UNIT: "unit"},
     "molecules": {COLLECTION: "unit"},
 }
+#: Who reads objects.
+OF_OBJECTS = (UNIT, LANCE)
 BATCH = {"clips": 64, "fluids": 4, "waves": 64, "patches": 4, "robots": 64, "molecules": 64}
 CHECKED = {"fluids": 20, "patches": 20}  # samples that are some MB each
 OTHERS_CHECKED = 200
 
 
-def everybody(shape: str, files: Sequence[str], seconds: float) -> list[Contender]:
-    """The loaders of a shape; the others are compared with the first."""
+def everybody(
+    shape: str,
+    files: Sequence[str],
+    seconds: float,
+    objects: Sequence[str] = (),
+    store: Mapping[str, str] = MappingProxyType({}),
+) -> list[Contender]:
+    """The loaders of a shape; the others are compared with the first.
+
+    With `objects`, who can reads them in place of the files: URLs in a store of these options.
+    """
     request = {
         "shape": shape,
         "files": [os.path.abspath(one) for one in files],
+        "objects": list(objects),
+        "store": dict(store),
         "batch": BATCH[shape],
         "n_procs": WORKERS,
         "checked": CHECKED.get(shape, OTHERS_CHECKED),
@@ -74,8 +88,11 @@ def everybody(shape: str, files: Sequence[str], seconds: float) -> list[Contende
         install = TORCH if workers else INSTALL
         return Asked(name, loader_loop.__file__, asked, _rate, install, False, needs=needs)
 
-    found: list[Contender] = [one(*each) for each in CLASSES]
+    # with objects, the first one, which reads the files, is there to be compared with
+    found: list[Contender] = [one(*each) for each in CLASSES[: 1 if objects else None]]
     for name, recipe in UNITS[shape].items():
+        if objects and name not in OF_OBJECTS:
+            continue
         each = one(name, recipe, 0, ())
         # rows are no samples, so there is nothing to compare them with
         found.append(Measurement(name, each.measure) if name == FRAMES else each)

@@ -26,6 +26,7 @@ from _benchmark.loops import hdf5_remote_loop, index_loop, remote_loop, small_lo
 OURS = "multitables"
 OPEN = f"{OURS}.open"
 QUEUE, READER, COLLECTION = f"{OURS} queue", f"{OURS} Reader", f"{OURS} collection"
+TOGETHER = f"{OURS} queue of {small_loop.TOGETHER}"
 PEER = "h5py"
 OVER_HTTP = "h5py over fsspec, blocks of 4 MB"
 FIRST_BATCH, ALL_BATCHES = f"{OURS}, first batch", f"{OURS}, all"
@@ -33,7 +34,14 @@ OF_MANIFEST = f"{OURS}, all of a manifest"
 FIRST_BLOCK, NEW_STREAMER = f"{OURS}, first block", f"{OURS}, new Streamer"
 VIRTUAL, PLAIN = f"{OURS}, virtual", f"{OURS}, stored plainly"
 #: Name of a contender -> recipe of `small_loop`.
-WHOLE = {OPEN: "open", QUEUE: "queue", READER: "reader", COLLECTION: "collection", PEER: "h5py"}
+WHOLE = {
+    OPEN: "open",
+    QUEUE: "queue",
+    TOGETHER: "together",
+    READER: "reader",
+    COLLECTION: "collection",
+    PEER: "h5py",
+}
 HTTP_BLOCK_BYTES = 4_000_000
 INSTALL = "pip install multitables[bench,remote]"
 

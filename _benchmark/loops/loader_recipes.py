@@ -18,15 +18,17 @@ import itertools
 import os
 from collections import deque
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 if __package__:
-    from _benchmark.loops import loader_classes, refusals
+    from _benchmark.loops import loader_classes, refusals, store_options
 else:  # run as a program
     import loader_classes  # type: ignore[import-not-found,no-redef]
     import refusals  # type: ignore[import-not-found,no-redef]
+    import store_options  # type: ignore[import-not-found,no-redef]
 
 #: A shape's class over h5py, numbers of samples or None for all, and the request.
 Batches = Iterator[dict[str, Any]]
@@ -40,10 +42,11 @@ MANY = ("positions", "gradients")  # of a molecule, by its configurations
 def _streamed(
     library: Any, picked: Picked, asked: dict[str, Any], path: Any, **options: Any
 ) -> Iterator[Any]:
-    """Shuffled batches of one pass."""
+    """Shuffled batches of one pass, of files or of the same as objects."""
     options = {"shuffle": True, "rows": picked, "n_procs": asked["n_procs"], **options}
+    store = {"storage_options": asked["store"]} if asked["objects"] else {}
     with (
-        library.Streamer(asked["files"]) as streamer,
+        library.Streamer(asked["objects"] or asked["files"], **store) as streamer,
         streamer.get_batches(path, options.pop("batch", asked["batch"]), **options) as batches,
     ):
         yield from batches
@@ -184,7 +187,11 @@ def _lance(_library: Any, project: Any, picked: Picked, asked: dict[str, Any]) -
         schema = arrow.schema([("pixels", arrow.large_binary()), ("action", action)])
         lance.write_dataset(rows(), f"{copy}.part", schema=schema)
         os.rename(f"{copy}.part", copy)
-    data, order, span = lance.dataset(copy), _order(project, picked), loader_classes.SPAN
+    store = {**asked["store"], "allow_http": "true"} if asked["objects"] else None
+    if store is not None:
+        copy = _uploaded(copy, f"{asked['objects'][0]}.lance", store)
+    data = lance.dataset(copy, storage_options=store)
+    order, span = _order(project, picked), loader_classes.SPAN
     for some in np.split(order, range(asked["batch"], len(order), asked["batch"])):
         firsts = project.starts[some]
         frames = (firsts[:, None] + np.arange(0, span, loader_classes.SKIP)).reshape(-1)
@@ -196,6 +203,18 @@ def _lance(_library: Any, project: Any, picked: Picked, asked: dict[str, Any]) -
             "pixels": np.frombuffer(b"".join(table["pixels"].to_pylist()), "u1").reshape(shape),
             "action": taken.flatten().to_numpy().reshape(len(some), span, 2),
         }
+
+
+def _uploaded(folder: str, url: str, store: dict[str, Any]) -> str:
+    """The URL of a folder, whose files are put there once."""
+    to, key = store_options.obstore_of(url, store)
+    obstore = importlib.import_module("obstore")
+    there = {one["path"] for some in obstore.list(to, key) for one in some}
+    for path in sorted(Path(folder).rglob("*")):
+        name = f"{key}/{path.relative_to(folder).as_posix()}"
+        if path.is_file() and name not in there:
+            obstore.put(to, name, path)
+    return url
 
 
 def _cut(

@@ -32,6 +32,8 @@ else:  # run as a program
     import stream_loop  # type: ignore[import-not-found,no-redef]
 
 IN_FLIGHT = 64
+#: Datasets of a stream of several.
+TOGETHER = 4
 BATCH_ROWS = 256
 
 #: From paths to their arrays, or the blocks of them.
@@ -121,6 +123,26 @@ def _queue(library: Any, filename: str) -> Iterator[Read]:
 
 
 @contextlib.contextmanager
+def _together(library: Any, filename: str) -> Iterator[Read]:
+    """Some datasets in one stream, which holds all of their blocks."""
+
+    def read(paths: list[str]) -> Iterator[Any]:
+        for begin in range(0, len(paths), TOGETHER):
+            of_stream = paths[begin : begin + TOGETHER]
+            with (
+                streamer.get_queue(of_stream, remainder=True) as queue,
+                contextlib.ExitStack() as held,
+            ):
+                blocks = [held.enter_context(guard) for guard in queue]
+                for number in range(len(of_stream)):
+                    yield from (block[number] for block in blocks)
+                del blocks
+
+    with library.Streamer(filename) as streamer:
+        yield read
+
+
+@contextlib.contextmanager
 def _collection(library: Any, filename: str) -> Iterator[Read]:
     """One collection of all paths, which lie in one group; each dataset is an item."""
 
@@ -183,6 +205,7 @@ RECIPES: dict[str, Callable[[Any, str], AbstractContextManager[Read]]] = {
     "reader ahead": _reader_ahead,
     "streamer": _streamer,
     "queue": _queue,
+    "together": _together,
     "collection": _collection,
     "h5py, files": _files_by_h5py,
     "files": _files_as_list,

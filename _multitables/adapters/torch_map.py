@@ -237,9 +237,7 @@ class TorchMapDataset(Dataset[Any]):
         assert isinstance(opened, OpenedRows)
         requests, wanted = list[Asked](), _checked(numbers, len(self))
         for at, entry in enumerate(opened.entries):
-            assert entry.samples is not None
-            assert entry.take is not None
-            taken = entry.samples.taken(wanted, 0, entry.take)
+            taken = entry.taken(wanted, 0)
             if entry.is_mask:
                 requests.append((None, taken.inside))
                 continue

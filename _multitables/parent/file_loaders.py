@@ -145,8 +145,8 @@ class FileLoaders:
             must ask for the same data. A rank that ends, however it does, is gone on without.
         sample : Clips, Patches, At or Ranges, optional
             What a batch has `batch_size` of. Default: rows. Of samples that are several rows, the
-            options above count samples where they say rows; they have neither `inner`, `share`
-            nor `skip_damaged`.
+            options above count samples where they say rows; they have no `share`. A sample is left
+            out with `skip_damaged` if it has elements of a damaged chunk.
         weights : Weights, array or str, optional
             Draw the samples, or rows, of each epoch anew, with replacement, by weights: a
             `Weights`, a number for each, or the path of a dataset that has one for each row.

@@ -19,6 +19,7 @@ import numpy.typing as npt
 
 from _multitables.index.chunk_index import ChunkIndex, Joined, Virtual, changed
 from _multitables.plan.sharding import Ranges
+from _multitables.plan.taken import Box
 from _multitables.tree import map_arrays
 
 I64 = npt.NDArray[np.int64]
@@ -28,21 +29,21 @@ Rows: TypeAlias = tuple[int, int]
 
 def without(
     index: ChunkIndex, filename: str, path: str, chunk_offset: Sequence[int]
-) -> tuple[ChunkIndex, list[Rows]]:
-    """Return the index without a damaged chunk, and the rows that are lost with it.
+) -> tuple[ChunkIndex, list[Box]]:
+    """Return the index without a damaged chunk, and the elements that are lost with it.
 
-    Rows are told only of chunks that were there.
+    Those of chunks that were there.
     """
     if isinstance(index, Virtual):
         each = [without(one, filename, path, chunk_offset) for one in index.shown]
-        rows = [
+        boxes = [
             shown
             for number, (_, lost) in enumerate(each)
             for one in lost
-            for shown in _shown_rows(index, number, one)
+            for shown in _shown_boxes(index, number, one)
         ]
-        return replace(index, shown=tuple(less for less, _ in each)), sorted(rows)
-    rows = []
+        return replace(index, shown=tuple(less for less, _ in each)), sorted(boxes)
+    boxes = []
     begins = index.begins.tolist() if isinstance(index, Joined) else [0]
     for one, begin in zip(index.members or (index,), begins, strict=True):
         if one.path == path and filename in [file.filename for file in one.files]:
@@ -50,8 +51,9 @@ def without(
             stored = len(index.grid_index)
             index = _without_chunk(index, at)
             if len(index.grid_index) < stored:
-                rows.append(_rows_of(index, at))
-    return index, rows
+                extents = zip(at, index.chunk_dims or index.dims, index.dims, strict=True)
+                boxes.append(tuple((low, min(low + n, dim)) for low, n, dim in extents))
+    return index, boxes
 
 
 def _without_chunk(index: ChunkIndex, chunk_offset: Sequence[int]) -> ChunkIndex:
@@ -62,30 +64,34 @@ def _without_chunk(index: ChunkIndex, chunk_offset: Sequence[int]) -> ChunkIndex
     return changed(index, chunks=index.chunks[index.grid_index != number])
 
 
-def _rows_of(index: ChunkIndex, chunk_offset: Sequence[int]) -> Rows:
-    """Return the rows of which a chunk has a part: the first, and the one behind the last."""
-    rows = (index.chunk_dims or index.dims)[0]
-    return chunk_offset[0], min(chunk_offset[0] + rows, index.n_rows)
-
-
-def _shown_rows(index: Virtual, number: int, rows: Rows) -> Iterator[Rows]:
-    """Yield the rows to which parts copy some rows of a dataset."""
-    length = 2 + 3 * (len(index.dims) + int(index.parts[0]))
+def _shown_boxes(index: Virtual, number: int, box: Box) -> Iterator[Box]:
+    """Yield the elements to which parts copy some of a dataset; rows that are apart, one by one."""
+    n_dims = len(index.dims)
+    length = 2 + 3 * (n_dims + int(index.parts[0]))
     parts = index.parts[1:].astype(np.int64).reshape(-1, length)
     for part in parts[parts[:, 0] == number]:
-        axes = part[2:].reshape(-1, 3)
-        first, step, count = axes[0].tolist()
-        begin, stride, axis = axes[len(index.dims)].tolist()
-        n_steps = int(axes[axis, 2]) if axis >= 0 else 1
-        low, high = (min(max(-(-(row - begin) // stride), 0), n_steps) for row in rows)
-        if low < high and axis != 0:  # they lie beside others
-            low, high = 0, count
-        if step == 1 and low < high:
-            yield first + low, first + high
+        axes = part[2:].reshape(-1, 3).tolist()
+        # Of each axis, the steps that are in the box.
+        steps = [(0, count) for _, _, count in axes[:n_dims]]
+        is_shown = True
+        for (begin, stride, axis), ends in zip(axes[n_dims:], box, strict=True):
+            if axis < 0:  # the part has one place of it
+                is_shown &= ends[0] <= begin < ends[1]
+                continue
+            low, high = (-(-(end - begin) // stride) for end in ends)
+            steps[axis] = max(low, steps[axis][0]), min(high, steps[axis][1])
+        if not is_shown or any(low >= high for low, high in steps):
+            continue
+        along = zip(axes[:n_dims], steps, strict=True)
+        rows, *inner = (
+            (first + low * step, first + (high - 1) * step + 1)
+            for (first, step, _), (low, high) in along
+        )
+        apart = axes[0][1]
+        if apart == 1:
+            yield rows, *inner
         else:
-            yield from (
-                (row, row + 1) for row in range(first + low * step, first + high * step, step)
-            )
+            yield from (((row, row + 1), *inner) for row in range(*rows, apart))
 
 
 def places(positions: I64, ranges: Ranges) -> I64:
@@ -99,5 +105,5 @@ def places(positions: I64, ranges: Ranges) -> I64:
 
 
 def without_rows(batch: Any, rows: I64) -> Any:
-    """Return a copy of a batch, of one array or several, that lacks these rows."""
-    return map_arrays(lambda array: np.delete(array, rows, axis=0), batch)
+    """Return a copy of a batch, of one array or block or several, that lacks these rows."""
+    return map_arrays(lambda array: array[np.delete(np.arange(len(array)), rows)], batch)

@@ -39,6 +39,19 @@ def select_inner(
     return [_selected(index, one) for index, one in zip(indexes, selections, strict=True)]
 
 
+def as_selected(index: ChunkIndex) -> ChunkIndex:
+    """Return an index whose dims are those that `inner` left, of which samples are made."""
+    if not index.windows:
+        return index
+    each = enumerate((AxisWindow(0, 1, index.n_rows), *index.windows))
+    kept = [(at, one) for at, one in each if not one.is_dropped]
+    dims = tuple(one.count for _, one in kept)
+    chunk_dims = index.chunk_dims and tuple(
+        min(max(1, index.chunk_dims[at] // abs(one.step)), max(1, one.count)) for at, one in kept
+    )
+    return replace(index, dims=dims, chunk_dims=chunk_dims, windows=())
+
+
 def _of_each(inner: Any, structure: Structure, count: int) -> list[Any]:
     if isinstance(inner, Mapping):
         keys = structure.keys or ()

@@ -20,7 +20,7 @@ import numpy.typing as npt
 from _multitables import sizes
 from _multitables.index.chunk_index import ChunkIndex
 from _multitables.index.types.element_type import stored_type
-from _multitables.plan.row_order import FILE_ORDER, OrderWords
+from _multitables.plan.row_order import FILE_ORDER, WINDOW, OrderWords
 from _multitables.plan.row_spans import RowSpans
 from _multitables.plan.sharding import Ranges, between, length
 from _multitables.select.selection import Spans
@@ -73,7 +73,7 @@ class Fetch:
         else:
             lengths = ends - begins
             offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
-            begins, lengths = Spans(begins, lengths).joined()
+            begins, lengths, _ = Spans(begins, lengths).joined()
         some = lengths > 0
         return Spans(begins[some], lengths[some]), offsets
 
@@ -178,6 +178,22 @@ class RaggedPlan:
             return found[0]
         return np.concatenate([np.asarray(rows, np.int64) for rows in found])
 
+    def _windows(self, position: int, cuts: I64) -> I64:
+        """Return the batches that are the first to begin in a window of a shuffle, and their end.
+
+        A window whose batches are requested together is read once, but for the last one.
+        """
+        ends = np.array([0, len(cuts)])
+        if self.order.shuffle != WINDOW:
+            return ends
+        lap, places = np.divmod(position + np.append(0, cuts[:-1]), self.lap_rows)
+        begins, lengths = np.array(self.ranges).T[0], np.array([b - a for a, b in self.ranges])
+        before = np.cumsum(lengths) - lengths
+        at = np.searchsorted(before, places, side="right") - 1
+        numbers = (begins[at] + places - before[at]) // self.order.window_rows
+        is_first = (np.diff(numbers) != 0) | (np.diff(lap) != 0)
+        return np.union1d(np.flatnonzero(is_first) + 1, ends)
+
     def _cut(self, rows: range | I64, position: int) -> Iterator[Fetch]:
         """Cut rows between batches, so that each part has the bytes of a fetch, or one batch."""
         cuts = np.append(np.arange(self.batch_size, len(rows), self.batch_size), len(rows))
@@ -190,10 +206,13 @@ class RaggedPlan:
             else:
                 elements = np.cumsum(ends - begins)[cuts - 1]
             n_bytes = n_bytes + elements * element_bytes
+        windows = self._windows(position, cuts)
         first, begin, done = 0, 0, 0
         while first < len(cuts):
             last = int(np.searchsorted(n_bytes, done + self.fetch_bytes, side="right"))
             last = max(first + 1, min(last, first + self.max_batches))
+            whole = windows[np.searchsorted(windows, last, side="right") - 1]
+            last = whole if whole > first else last
             end, done = int(cuts[last - 1]), int(n_bytes[last - 1])
             yield Fetch(rows[begin:end], (cuts[first:last] - begin).tolist(), position + begin)
             first, begin = last, end

@@ -22,14 +22,12 @@ from _multitables import sizes
 from _multitables.errors import OptionsError
 from _multitables.index.chunk_index import ChunkIndex
 from _multitables.options import wrong
-from _multitables.plan.row_order import CHUNKS, FILE_ORDER, WINDOW, OrderWords, chunk_rows
+from _multitables.plan.row_order import FULL, WINDOW, OrderWords, chunk_rows
 from _multitables.plan.samples import Patches
-from _multitables.select.selection import Boxes
+from _multitables.plan.taken import Extents, TakenBoxes
 
 I64 = npt.NDArray[np.int64]
 Array = npt.NDArray[Any]
-#: Extents of a box along the leading axes of a dataset.
-Extents = tuple[int, ...]
 #: How often a window may decode each of its chunks, about: the next one decodes those on its edge.
 GOOD_RATIO = 1.5
 #: Starts of a grid that are looked at together.
@@ -104,10 +102,13 @@ class Grid:
 
     def kept_bytes(self, order: OrderWords) -> int:
         """Return how many bytes of chunks are kept, so that few are decoded twice."""
-        cells = {FILE_ORDER: 1, CHUNKS: 1, WINDOW: -(-order.window_rows // self.in_cell)}
-        kept = cells.get(order.shuffle, sizes.WINDOW_CHUNKS) * self.cell_bytes
-        # Chunks of one window leave while those of the next come, and readers have unequal parts.
-        return min(4 * kept, 2 * self.data_bytes)
+        # Readers have unequal parts, and chunks of one window leave while those of the next come. A
+        # full shuffle comes back to every chunk with each request.
+        all_of_it = 2 * self.data_bytes
+        if order.shuffle == FULL or self.data_bytes <= sizes.MAX_WINDOW_BYTES:
+            return all_of_it
+        cells = -(-order.window_rows // self.in_cell) if order.shuffle == WINDOW else 1
+        return min(4 * cells * self.cell_bytes, all_of_it)
 
     def places(self, numbers: I64) -> list[I64]:
         """Return which start each patch has along each axis."""
@@ -238,50 +239,6 @@ def _with_cells(
         for one, axis in zip(chunk, axes, strict=False)
     )
     return Grid(axes, cell, cell_bytes, data_bytes, decoded)
-
-
-@dataclass(frozen=True, eq=False)
-class TakenBoxes:
-    """The boxes of some samples: the elements to read, and the samples made from them."""
-
-    begins: I64
-    #: Extents of the box to read, and of the delivered one.
-    read: Extents
-    extents: Extents
-    #: Along each axis, which of the read elements each delivered one is, of shape (samples,
-    #: extent), and whether it lies in the segment; None: no sample has some outside.
-    sources: list[tuple[I64, npt.NDArray[np.bool_]]] | None = None
-    pad: Any = None
-
-    #: Boxes have no mask.
-    inside = None
-
-    @property
-    def step(self) -> Boxes:
-        """The step of a selection that reads them."""
-        return Boxes(self.begins, self.read)
-
-    def made(self, read: Array) -> Array:
-        """Return samples from the elements that were read."""
-        if self.sources is None:
-            return read
-        k = len(self.extents)
-        padded = np.zeros(len(read), np.bool_)
-        for _, here in self.sources:
-            padded |= ~here.all(axis=1)
-        made = np.empty((len(read), *self.extents, *read.shape[k + 1 :]), read.dtype)
-        if self.read == self.extents:
-            made[~padded] = read[~padded]
-        part = read[padded]
-        for axis, (source, here) in enumerate(self.sources, start=1):
-            along = [1] * part.ndim
-            along[0], along[axis] = len(part), source.shape[1]
-            part = np.take_along_axis(part, source[padded].reshape(along), axis)
-            if not isinstance(self.pad, str):
-                outside = ~here[padded].reshape(along)
-                part = np.where(outside, np.asarray(self.pad).astype(part.dtype), part)
-        made[padded] = part
-        return made
 
 
 def taken_listed(starts: Array, dims: Sequence[int], extents: Extents, numbers: I64) -> TakenBoxes:

@@ -28,15 +28,16 @@ from _multitables.index.types.element_type import stored_type
 from _multitables.options import wrong
 from _multitables.plan.ragged import OrderRows
 from _multitables.plan.row_order import FULL, OrderWords, chunk_rows
-from _multitables.plan.sample_boxes import (
-    Extents,
-    Grid,
-    Segments,
-    TakenBoxes,
-    taken_listed,
-    taken_patches,
-)
+from _multitables.plan.sample_boxes import Grid, Segments, taken_listed, taken_patches
 from _multitables.plan.samples import At, Clips, Patches
+from _multitables.plan.taken import (
+    Extents,
+    Taken,
+    TakenAlong,
+    TakenBoxes,
+    TakenRows,
+    Windows,
+)
 from _multitables.plan.weights import (
     CHOICES,
     JITTER,
@@ -46,54 +47,15 @@ from _multitables.plan.weights import (
     chances,
     hashed,
 )
-from _multitables.select.selection import Spans
 
 I64 = npt.NDArray[np.int64]
 
 
-@dataclass(frozen=True, eq=False)
-class TakenRows:
-    """The rows of some samples: the rows to read, and the samples made from them."""
-
-    rows: I64
-    #: Which are not padding; None: all.
-    inside: npt.NDArray[np.bool_] | None
-    pad: Any
-    #: Each sample is one row, and delivered as such.
-    are_rows: bool = False
-
-    @property
-    def step(self) -> Spans:
-        """The step of a selection that reads them."""
-        rows, n = self.rows, self.rows.shape[1]
-        # Samples of rows in line are spans as they are, which takes a fraction of the time.
-        if self.inside is None and len(rows) and (np.diff(rows[0]) == 1).all():
-            begins = rows[:, 0]
-            if (rows[:, -1] - begins == n - 1).all():
-                return Spans(begins, np.full(len(rows), n, np.int64)).joined()
-        return Spans.of(rows.reshape(-1))
-
-    def made(self, read: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """Return samples of the rows that were read."""
-        if self.are_rows:
-            return read
-        made = read.reshape(*self.rows.shape, *read.shape[1:])
-        if self.inside is None or self.pad == "edge" or self.inside.all():
-            return made
-        made = made.copy()
-        made[~self.inside] = self.pad
-        return made
-
-
-#: The part of a dataset that samples take.
-Taken = TakenRows | TakenBoxes
+#: Neighbours that are shuffled together begin in this multiple of the rows of a chunk and of those
+#: that one reaches over.
+TAILS = 2
 #: Offsets of a sample's rows from where it begins, or the extents of its box.
 Take = I64 | Extents
-
-
-def sample_shape(take: Take, shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Return the shape of a sample of a dataset of this shape."""
-    return (*take, *shape[len(take) :]) if isinstance(take, tuple) else (len(take), *shape[1:])
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,7 +63,7 @@ class Samples:
     """The samples of all epochs, of datasets of `n_rows` rows."""
 
     of: At | Clips | Patches
-    #: Extents of the datasets, of which rows have the first.
+    #: Extents of the dataset as the user selected it, of which rows have the first.
     dims: tuple[int, ...]
     seed: int
     #: Of clips, and of patches.
@@ -138,11 +100,17 @@ class Samples:
         return drawn or self.chances is not None
 
     @property
+    def axis(self) -> int:
+        """The axis along which clips have their steps."""
+        return self.of.axis if isinstance(self.of, Clips) else 0
+
+    @property
     def begins(self) -> I64:
         """The row at which each sample begins."""
         numbers = np.arange(self.n_all, dtype=np.int64)
         if self.segments is not None:
-            return self.segments.starts(numbers)[0].reshape(len(numbers), -1)[:, 0]
+            begins = self.segments.starts(numbers)[0].reshape(len(numbers), -1)[:, 0]
+            return begins // self.dims[self.axis] if self.axis else begins
         assert isinstance(self.of, At)
         starts = self._starts(self.of, numbers, None)
         return starts.astype(np.int64).reshape(len(numbers), -1)[:, 0]
@@ -152,8 +120,15 @@ class Samples:
         """The value in the place of rows outside a segment; None: clips have no such rows."""
         return self.of.pad if isinstance(self.of, Clips) else None
 
-    def taken(self, numbers: I64, epoch: int, take: Take) -> Taken:
-        """Return the rows or boxes of samples.
+    def shape_of(self, take: Take, shape: tuple[int, ...]) -> tuple[int, ...]:
+        """Return the shape of a sample of a dataset of this shape."""
+        if isinstance(take, tuple):
+            return (*take, *shape[len(take) :])
+        steps, axis = (len(take),), self.axis
+        return (*shape[1:axis], *steps, *shape[axis + 1 :])
+
+    def taken(self, numbers: I64, epoch: int, take: Take, windows: Windows = ()) -> Taken:
+        """Return what samples take of a dataset, of which the user selected `windows`.
 
         Raises
         ------
@@ -161,7 +136,15 @@ class Samples:
             A sample lies outside the dataset.
         """
         if not isinstance(take, tuple):
-            return TakenRows(*self.rows(numbers, epoch, take), self.pad, self.are_rows)
+            rows = *self.rows(numbers, epoch, take), self.pad
+            if self.axis:
+                dims = self.dims[: self.axis + 1]
+                return TakenAlong(*rows, axis=self.axis, dims=dims, windows=windows)
+            return TakenRows(*rows, self.are_rows, windows)
+        taken = self._boxes(numbers, epoch, take)
+        return replace(taken, windows=windows) if windows else taken
+
+    def _boxes(self, numbers: I64, epoch: int, take: Extents) -> TakenBoxes:
         which = _drawn(self, epoch)[numbers] if self.is_drawn else numbers
         if isinstance(self.of, At):
             starts = self._starts(self.of, which, (len(take),))
@@ -178,7 +161,7 @@ class Samples:
     def rows(
         self, numbers: I64, epoch: int, offsets: I64
     ) -> tuple[I64, npt.NDArray[np.bool_] | None]:
-        """Return the rows of samples, and which of them are not padding; None: all.
+        """Return the rows of samples, or places along their axis, and which are not padding.
 
         Raises
         ------
@@ -229,15 +212,27 @@ class Samples:
         return rows
 
     def as_rows(self, index: ChunkIndex, take: Take) -> ChunkIndex:
-        """Return an index that stands for samples where an order is made."""
-        n_bytes = math.prod(sample_shape(take, index.shape)) * index.dtype.itemsize
+        """Return an index that stands for samples where an order is made.
+
+        `index` is that of the dataset as the user selected it.
+        """
+        n_bytes = math.prod(self.shape_of(take, index.shape)) * index.dtype.itemsize
         if isinstance(self.segments, Grid):
             # Readers keep the chunks of a cell, and not its samples.
             in_chunk = self.segments.in_cell
             n_bytes = self.segments.cell_bytes // in_chunk
         else:
             # Samples that begin in a chunk; fewer where a window would take too much memory.
-            in_chunk = chunk_rows(index) * len(self) // max(1, self.n_rows)
+            in_chunk, of = chunk_rows(index), max(1, self.n_rows)
+            along = self.axis and in_chunk == 1
+            if along and index.chunk_dims:
+                in_chunk, of = index.chunk_dims[self.axis], of * self.dims[self.axis]
+            if isinstance(self.of, Clips) and (along or not self.axis) and index.kind.pipeline:
+                # What the last ones reach into is decoded for the next group again.
+                offsets = np.asarray(take)
+                reach = int(offsets.max() - offsets.min()) * self.of.strides[1]
+                in_chunk = in_chunk if reach == 0 else (in_chunk + reach) * TAILS
+            in_chunk = in_chunk * len(self) // of
             most = sizes.MAX_WINDOW_BYTES // sizes.MIN_WINDOW_CHUNKS // max(1, n_bytes)
             in_chunk = max(1, min(in_chunk, most))
         n_bytes = max(1, n_bytes)
@@ -262,6 +257,7 @@ class Samples:
         elif isinstance(of, Clips) and isinstance(self.segments, Segments):
             numbers = [self.segments.firsts, self.segments.counts]
             words = [of.steps, of.before, of.every, *of.strides, int(of.replace)]
+            words += [of.axis] if of.axis else []
         crc = zlib.crc32(b"".join(one.astype("<i8").tobytes() for one in numbers))
         of_user = not isinstance(of, Clips) or of.starts != "segments"
         weighed = [self.chances.identity] if self.chances is not None and of_user else []

@@ -114,7 +114,7 @@ class Clips:
     """Samples of rows that follow each other, or with a stride, and never cross a segment.
 
     Of several files, and of several datasets that are joined, each is a segment. A batch has the
-    shape (samples, rows of a sample, ...).
+    shape (samples, rows of a sample, ...), or that of rows with the steps in the place of `axis`.
 
     Parameters
     ----------
@@ -130,6 +130,10 @@ class Clips:
     lengths, offsets : str or array of int, optional
         Segments: how many rows each has, or where they begin and the last one ends. An array, or
         the path of a dataset. Default: the data is one segment.
+    axis : int, optional
+        The axis along which a clip has its steps, of the data as `inner` selects it; 0 is that of
+        rows. Along another one each row is a segment, such as one trajectory of several, of which
+        `lengths` may say how many places belong to it. A clip has all of the other axes.
     pad : {None, "edge"} or number, optional
         Clips begin at all rows, also where some of theirs lie outside the segment: these are
         copies of the segment's first or last row, or this number. None: clips lie inside.
@@ -160,6 +164,7 @@ class Clips:
     before: int = 0
     lengths: WholeNumbers | None = None
     offsets: WholeNumbers | None = None
+    axis: int = 0
     pad: Any = None
     mask: str | bool | None = None
     per_path: Mapping[Any, Offsets] | None = None
@@ -173,6 +178,10 @@ class Clips:
         made(self, "every", whole("every", self.every, 1, "1: a clip begins at each row"))
         made(self, "before", whole("before", self.before, 0, "It is how many of them come before"))
         made(self, "stride", _stride(self.stride))
+        made(self, "axis", whole("axis", self.axis, 0, "0 is the axis of rows"))
+        if self.axis and self.offsets is not None:
+            advice = "Give lengths, one for each row, or leave both out"
+            raise wrong("offsets", "cannot be given with an axis behind rows", self.axis, advice)
         if self.before >= self.steps:
             advice = f"A clip has {self.steps} rows"
             raise wrong("before", "must be less than steps", self.before, advice)

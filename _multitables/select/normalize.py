@@ -304,24 +304,36 @@ def _windows(dataset: DatasetInfo, steps: tuple[Step, ...]) -> Hyperslab | None:
     extents: tuple[int, ...] = ()
     lead: tuple[Range | Spans, ...] = ()
     if isinstance(step, Boxes):
-        begins, extents = step
-        out = (len(begins), *extents, *shape[len(extents) :])
+        begins, extents, _ = step
+        out = (len(begins), *extents)
     else:
         lead = (step,)
         if len(step.begins) == 1:
             lead = (Range(int(step.begins[0]), 1, int(step.lengths[0])),)
-        out = (int(step.lengths.sum()), *shape[1:])
+        out = (int(step.lengths.sum()),)
     if field:
         dtype = first_field(dtype, field)[2]
     k = len(extents)
+    dims = shape[k + len(lead) : n_dims]
+    inner = step.inner or (slice(None),) * len(dims)
+    rest = tuple(_range_of(item, dim) for item, dim in zip(inner, dims, strict=True))
+    kept = zip(rest, inner, strict=True)
+    out += (*(one.n for one, item in kept if isinstance(item, slice)), *shape[n_dims:])
     if 0 in out or 0 in dtype.shape or k > n_dims or (field and n_dims < len(shape)):
         return None
     if k:
         points = np.ravel_multi_index(tuple(begins.T), shape[:k]).astype(np.int64)
-    axes = (*lead, *(Range(0, 1, extent) for extent in shape[k + len(lead) : n_dims]))
     element_bytes = math.prod(shape[n_dims:]) * dtype.itemsize
     out += dtype.shape if field else ()
+    axes = (*lead, *rest)
     return Hyperslab(field, k, points, axes, (), element_bytes, out, dtype.base, extents)
+
+
+def _range_of(item: int | slice, dim: int) -> Range:
+    if isinstance(item, int):
+        return Range(item, 1, 1)
+    chosen = range(dim)[item]
+    return Range(chosen.start, chosen.step, len(chosen))
 
 
 def _view(dataset: DatasetInfo, steps: Sequence[Step]) -> View | None:

@@ -118,6 +118,8 @@ class Spans(NamedTuple):
 
     begins: npt.NDArray[np.int64]
     lengths: npt.NDArray[np.int64]
+    #: What is taken of each axis behind the first: numbers and slices; (): all.
+    inner: tuple[int | slice, ...] = ()
 
     @classmethod
     def of(cls, rows: npt.NDArray[np.int64]) -> Spans:
@@ -126,20 +128,20 @@ class Spans(NamedTuple):
 
     def joined(self) -> Spans:
         """Join spans that follow each other."""
-        begins, lengths = self
+        begins, lengths, inner = self
         if len(begins) < 2:
             return self
         first = np.flatnonzero(np.concatenate([[True], begins[1:] != begins[:-1] + lengths[:-1]]))
-        return Spans(begins[first], np.add.reduceat(lengths, first))
+        return Spans(begins[first], np.add.reduceat(lengths, first), inner)
 
     @property
-    def key(self) -> npt.NDArray[np.int64]:
-        """The number of each row."""
+    def key(self) -> Any:
+        """The number of each row, and what is taken of the other axes, as NumPy takes them."""
         ends = np.cumsum(self.lengths)
         gaps = self.begins - (ends - self.lengths)
         numbers = np.arange(ends[-1] if len(ends) else 0, dtype=np.int64)
         rows: npt.NDArray[np.int64] = numbers + np.repeat(gaps, self.lengths)
-        return rows
+        return (rows, *self.inner) if self.inner else rows
 
 
 class Boxes(NamedTuple):
@@ -147,16 +149,18 @@ class Boxes(NamedTuple):
 
     begins: npt.NDArray[np.int64]
     extents: tuple[int, ...]
+    #: What is taken of each axis behind these: numbers and slices; (): all.
+    inner: tuple[int | slice, ...] = ()
 
     @property
-    def key(self) -> tuple[npt.NDArray[np.int64], ...]:
-        """The index arrays by which NumPy takes these boxes."""
+    def key(self) -> tuple[Any, ...]:
+        """The index by which NumPy takes these boxes."""
         k = len(self.extents)
-        each = []
+        each: list[Any] = []
         for axis, extent in enumerate(self.extents):
             along = self.begins[:, axis, None] + np.arange(extent)
             each.append(along.reshape(-1, *(extent if at == axis else 1 for at in range(k))))
-        return tuple(each)
+        return (*each, *self.inner)
 
 
 def as_key(step: Step) -> Step:

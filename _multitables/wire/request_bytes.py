@@ -21,6 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from _multitables import _core
+from _multitables.select.selection import Spans
 from _multitables.wire.values import WORD, Values, decode_dtype, encode_dtype, encoded
 
 if TYPE_CHECKING:
@@ -54,10 +55,10 @@ def encode_hyperslab(slab: Hyperslab) -> bytes:
     axes: list[int] = []
     lists: list[bytes] = []
     for indices in slab.axes:
-        if isinstance(indices, tuple) and len(indices) == 2:
-            begins, lengths = indices
+        if isinstance(indices, Spans):
+            begins, lengths, _ = indices
             axes += [len(begins), 0, int(lengths.sum()), list_at]
-            lists.append(np.stack(indices, axis=1).astype("<i8").tobytes())
+            lists.append(np.stack([begins, lengths], axis=1).astype("<i8").tobytes())
             list_at += 2 * len(begins)
         elif isinstance(indices, tuple):
             axes += [*indices, 0]

@@ -267,6 +267,28 @@ def test_a_chunk_is_decoded_about_once_a_window(
     assert seen["cache_misses"] <= 1.5 * 256
 
 
+@pytest.mark.parametrize("shuffle", SHUFFLES)
+def test_little_data_is_decoded_once_an_epoch(
+    tmp_path: Path, shuffle: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However many requests an epoch takes."""
+    monkeypatch.setattr(sizes, "RAGGED_FETCH_BYTES", 64 << 10)
+    monkeypatch.setattr(options, "MIN_CACHE_BYTES", 0)
+    with h5py.File(tmp_path / "image.h5", "w") as file:
+        file.create_dataset("x", (512, 512), "u1", chunks=(32, 32), compression="gzip")[:] = 1
+    options_: Any = {"sample": Patches((32, 32), 16), "n_procs": 2, "memory_limit_bytes": 1 << 18}
+    with (
+        multitables.Streamer(tmp_path / "image.h5") as streamer,
+        streamer.get_batches("x", 31, shuffle=shuffle, **options_) as batches,
+    ):
+        iterator = iter(batches)
+        assert sum(len(batch) for batch in iterator) == 31 * 31
+        seen = iterator.statistics()
+    assert seen["tasks"] > 9
+    assert seen["cache_misses"] <= 1.1 * 256
+    assert seen["read_amplification"] == 1.0
+
+
 def test_a_chunk_is_decoded_once_for_all_boxes_of_a_request(streamer: Any) -> None:
     with multitables.Reader(streamer.filename, 0, cache_limit_bytes=0) as reader:
         patches = reader.get_dataset("gzip").patches((2, 2, 2), 1)

@@ -19,7 +19,9 @@ from hypothesis import strategies as st
 from naive_samples import NaiveClips
 
 import multitables
-from multitables import At, Clips, OptionsError, Ranges, Weights
+from _multitables import options, sizes
+from _multitables.plan import reader_options
+from multitables import At, Clips, OptionsError, Patches, Ranges, Weights
 
 N = 240
 X = np.arange(N * 3, dtype="<i4").reshape(N, 3)
@@ -276,6 +278,8 @@ def test_offsets_leave_rows_out(streamer: Any) -> None:
         (lambda: Clips(2, lengths=[1.5]), "whole numbers"),  # type: ignore[list-item]
         (lambda: Clips(2, pad="wrap"), "pad must be"),
         (lambda: Clips(2, mask=True), "mask needs pad"),
+        (lambda: Clips(2, axis=-1), "axis is out of range"),
+        (lambda: Clips(2, axis=1, offsets=[0, 3]), "offsets cannot be given with an axis"),
         (lambda: Clips(2, draws=3), "draws needs starts"),
         (lambda: Clips(2, starts="all"), "starts must be one of"),
         (lambda: Clips(2, per_path={"x": []}), "takes no row"),
@@ -325,9 +329,13 @@ def test_what_no_sample_can_be(said: Any, match: str) -> None:
         ("/x", {"weights": [1], "rows": [1]}, "rows cannot be given with weights"),
         ("/x", {"weights": [1], "sample": Ranges([1], [2])}, "cannot be given with Ranges"),
         ("/x", {"weights": [1], "sample": Clips(2, starts="uniform")}, "given with starts"),
-        ("/x", {"sample": Clips(2), "inner": 1}, "inner cannot be given with sample"),
-        ("/x", {"sample": Clips(2), "share": "node"}, "share cannot be given"),
-        ("/x", {"sample": Clips(2), "skip_damaged": True}, "skip_damaged cannot be given"),
+        ("/x", {"sample": Clips(2), "inner": 3}, "inner lies outside axis 1"),
+        ("/x", {"sample": Clips(2), "share": "node"}, "share cannot .*requests of one process"),
+        ("/x", {"sample": Clips(2, axis=2)}, "has no axis 2 for clips"),
+        (["/x", "/y"], {"sample": Clips(2, axis=1)}, "'/y' .*has no axis 1 .*got 1 axes"),
+        ("/x", {"sample": Clips(4, axis=1)}, "no clip fits into a segment .expected 4 rows, got 3"),
+        ("/x", {"sample": Clips(2, axis=1, lengths=[3])}, "one for each row .expected 240, got 1"),
+        ("/x", {"sample": Clips(2, axis=1, lengths=[4] * N)}, "expected at most 3, got 4"),
         (["/x", "/lengths"], {"sample": Clips(2)}, "differ in length"),
     ],
 )
@@ -407,3 +415,74 @@ def test_drawn_samples_go_on_with_other_ranks(streamer: Any) -> None:
         pytest.raises(OptionsError, match="samples"),
     ):
         batches.load_state_dict(state)
+
+
+@pytest.mark.usefixtures("few_filters")
+@pytest.mark.filterwarnings("ignore::multitables.SlowFilterWarning")
+def test_a_library_reads_samples_of_a_part(tmp_path: Path) -> None:
+    data = np.arange(40 * 6 * 4, dtype="<i4").reshape(40, 6, 4)
+    with h5py.File(tmp_path / "packed.h5", "w") as file:
+        file.create_dataset("x", data=data, chunks=(8, 3, 4), scaleoffset=0)
+    part = data[:, :5:2, ::-1]
+    with multitables.Streamer(tmp_path / "packed.h5") as streamer:
+        for sample, wanted in [
+            (Clips(3), [part[at : at + 3] for at in range(38)]),
+            (Clips(2, axis=1), [part[row, at : at + 2] for row in range(40) for at in range(2)]),
+            (
+                Clips(2, axis=2, stride=3),
+                [part[row][:, [0, 3]] for row in range(40)],
+            ),
+            (At([[3, 1], [38, 0]], (2, 2)), [part[3:5, 1:3], part[38:, :2]]),
+            (Patches((20, 3, 2)), [
+                part[row : row + 20, :, at : at + 2] for row in (0, 20) for at in (0, 2)
+            ]),
+        ]:  # fmt: skip
+            options: Any = {"sample": sample, "inner": np.s_[:5:2, ::-1], "n_procs": 1}
+            with streamer.get_batches("x", 9, **options) as batches:
+                found = np.concatenate(list(batches))
+            assert sorted(map(bytes, found)) == sorted(np.array(one).tobytes() for one in wanted)
+
+
+@pytest.mark.filterwarnings("ignore::multitables.AmplificationWarning")
+@pytest.mark.parametrize("shuffle", ["chunks", "window", "full"])
+def test_the_amplification_is_that_of_the_chunks(
+    tmp_path: Path, shuffle: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The estimate is compared with what readers count, which keep the chunks of a window."""
+    monkeypatch.setattr(options, "MIN_CACHE_BYTES", 0)
+    monkeypatch.setattr(sizes, "RAGGED_FETCH_BYTES", 32 << 10)
+    monkeypatch.setattr(reader_options, "MIN_CACHE_BYTES", 0)
+    monkeypatch.setattr(reader_options, "MAX_CACHE_BYTES", 40 << 10)
+    with h5py.File(tmp_path / "clips.h5", "w") as file:
+        file.create_dataset("x", data=np.zeros((4000, 8)), chunks=(20, 8), compression="gzip")
+    for sample in (Clips(8), Clips(8, stride=5), Clips(8, every=8)):
+        kwargs: Any = {"sample": sample, "shuffle": shuffle, "window_rows": 200, "n_procs": 1}
+        kwargs["memory_limit_bytes"] = 1 << 18
+        if shuffle != "window":
+            del kwargs["window_rows"]
+        with (
+            multitables.Streamer(tmp_path / "clips.h5") as streamer,
+            streamer.get_batches("x", 4, **kwargs) as batches,
+        ):
+            iterator = iter(batches)
+            assert sum(map(len, iterator)) == len(batches.order(0))
+            seen = iterator.statistics()
+        counted = seen["cache_misses"] / 200
+        assert counted / 1.35 <= seen["read_amplification"] <= counted * 1.35, (sample, counted)
+
+
+def test_clips_that_reach_over_many_chunks_are_reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(options, "MIN_CACHE_BYTES", 0)
+    monkeypatch.setattr(sizes, "MAX_WINDOW_BYTES", 4 << 10)
+    monkeypatch.setattr(sizes, "RAGGED_FETCH_BYTES", 4 << 10)
+    with h5py.File(tmp_path / "clips.h5", "w") as file:
+        file.create_dataset("x", data=np.zeros((400, 8)), chunks=(1, 8), compression="gzip")
+    with multitables.Streamer(tmp_path / "clips.h5") as streamer:
+        kwargs: Any = {"sample": Clips(16), "n_procs": 1}
+        with pytest.warns(multitables.AmplificationWarning, match="Let fewer overlap"):
+            next(iter(streamer.get_batches("x", 4, shuffle="chunks", **kwargs)))
+        next(iter(streamer.get_batches("x", 4, **kwargs)))
+        each = Clips(16, every=16)
+        next(iter(streamer.get_batches("x", 4, sample=each, shuffle="chunks", n_procs=1)))

@@ -102,3 +102,31 @@ def test_patches_are_those_of_a_loop(h5: Path, pad: Any) -> None:
         assert "SamplesView" in repr(patches)
         text = file["text"].patches(3)[0]
         assert text.tolist() == [b"abc", b"de", b"abc"]
+
+
+@given(st.integers(1, 2), st.integers(1, 3), st.integers(1, 2), st.sampled_from([None, "edge", -7]))
+def test_clips_along_another_axis(h5: Path, axis: int, steps: int, stride: int, pad: Any) -> None:
+    data, span = np.stack([X, X + 1, X * 2, X - 3], axis=axis), (steps - 1) * stride
+    extent = data.shape[axis]
+    along = np.moveaxis(data, axis, 1)
+    wanted = []
+    for row in along:
+        for start in range(extent if pad is not None else max(0, extent - span)):
+            places = start + np.arange(steps) * stride
+            made = row[np.minimum(places, extent - 1)].copy()
+            if pad == -7:
+                made[places >= extent] = pad
+            wanted.append(np.moveaxis(made, 0, axis - 1))
+    name = h5.parent / f"along{axis}.h5"
+    if not name.exists():
+        with h5py.File(name, "w") as file:
+            file.create_dataset("x", data=data, chunks=(7, 2, 2), compression="gzip")
+    if not wanted:
+        with multitables.open(name) as file, pytest.raises(multitables.OptionsError, match="fits"):
+            file["x"].clips(steps, axis=axis, stride=stride, pad=pad)
+        return
+    with multitables.open(name) as file:
+        clips = file["x"].clips(steps, axis=axis, stride=stride, pad=pad)
+        assert clips.shape == np.shape(wanted)
+        np.testing.assert_array_equal(clips[:], wanted)
+        np.testing.assert_array_equal(clips[-3], wanted[-3])

@@ -27,16 +27,6 @@ ALONE: dict[str, set[str]] = {
 }
 MAKE_SYSTEM_CALLS = ("os/", "engine/fetch/")
 
-#: (file, the call) outside os and fetch.
-CALLS_TO_BE_MOVED = {
-    ("serve/process/serve.rs", "libc::_exit"),
-    ("serve/process/serve.rs", "libc::fcntl"),
-    ("serve/process/serve.rs", "libc::getppid"),
-    ("serve/process/serve.rs", "libc::poll"),
-    ("serve/process/serve.rs", "libc::syscall"),
-    ("serve/ring/control.rs", "libc::sched_getcpu"),
-}
-
 #: Words that gave way to the field's: the old one -> the one in its place.
 OLD_WORDS = {
     r"seats?|seating": "RowMap",
@@ -113,9 +103,7 @@ def test_paths_follow_folders() -> None:
 
 
 def test_only_os_and_fetch_make_system_calls() -> None:
-    found = system_calls()
-    assert sorted(found - CALLS_TO_BE_MOVED) == [], "new system calls outside os and fetch"
-    assert sorted(CALLS_TO_BE_MOVED - found) == [], "moved: take these off the list"
+    assert sorted(system_calls()) == [], "system calls outside os and fetch"
 
 
 def old_words(path: Path) -> set[str]:

@@ -190,7 +190,7 @@ def test_no_rows_at_all(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("options", "text"),
-    [({"skip_damaged": True}, "skip_damaged"), ({"field": "a"}, "field cannot")],
+    [({"share": "node"}, "share cannot be given"), ({"field": "a"}, "field cannot")],
 )
 def test_options_that_ragged_rows_do_not_have(
     sparse: tuple[Path, list[Any]], options: dict[str, Any], text: str

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import struct
 from collections.abc import Callable
 from pathlib import Path
@@ -134,3 +135,46 @@ def test_a_file_that_changed(tmp_path: Path) -> None:
             file["more"] = 1
         with pytest.raises(multitables.FileChangedError):
             list(batches)
+
+
+@pytest.mark.parametrize("shuffle", [None, "chunks", "window", "full"])
+def test_rows_of_damaged_chunks_are_left_out(tmp_path: Path, shuffle: str | None) -> None:
+    ends = np.concatenate([[0], np.cumsum(np.arange(40) % 7)])
+    data = np.arange(ends[-1], dtype="i8")
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        values = file.create_dataset("v", data=data, chunks=(10,), compression="gzip")
+        columns = file.create_dataset("c", data=data * 2, chunks=(16,), compression="gzip")
+        file["ends"], file["label"] = ends, np.arange(40)
+        hurt = [values.id.get_chunk_info_by_coord((30,)), columns.id.get_chunk_info_by_coord((80,))]
+    with (tmp_path / "a.h5").open("r+b") as raw:
+        for chunk in hurt:
+            raw.seek(chunk.byte_offset + 8)
+            raw.write(bytes(8))
+    lost = {*range(30, 40), *range(80, 96)}
+    rows = [set(range(low, high)) for low, high in itertools.pairwise(ends)]
+    wanted = [number for number, row in enumerate(rows) if not row & lost]
+    paths = {"x": Ragged(["/v", "/c"], "/ends"), "label": "/label"}
+    options: Any = {"skip_damaged": True, "shuffle": shuffle, "n_procs": 1, "epochs": 2}
+    with Streamer(tmp_path / "a.h5").get_batches(paths, 6, **options) as batches:
+        with pytest.warns(multitables.CorruptChunkWarning):
+            found = list(batches)
+        damage = sorted((one.path, one.chunk_offset) for one in batches.damage)
+    assert damage == [("/c", (80,)), ("/v", (30,))]
+    seen = [label for batch in found for label in batch["label"].tolist()]
+    assert sorted(seen) == sorted(2 * wanted)
+    for batch in found:
+        for label, (values, columns) in zip(batch["label"], batch["x"], strict=True):
+            np.testing.assert_array_equal(values, data[ends[label] : ends[label + 1]])
+            np.testing.assert_array_equal(columns, values * 2)
+
+
+def test_rows_of_a_block_by_their_numbers() -> None:
+    block = multitables.RaggedBlock(np.arange(6), np.array([0, 2, 2, 5, 6]), np.arange(6) * 3, 20)
+    rows = block.rows()
+    for key in (np.array([3, 0, 0]), np.array([True, False, True, False]), np.array([], int)):
+        chosen = block[key]
+        wanted = [rows[number] for number in np.arange(4)[key]]
+        assert [[one.tolist() for one in row] for row in chosen.rows()] == [
+            [one.tolist() for one in row] for row in wanted
+        ]
+        assert chosen.n_columns == 20

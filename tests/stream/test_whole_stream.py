@@ -20,6 +20,7 @@ import multitables
 from _multitables import machine, sizes
 from _multitables.parent import start_blocks
 from _multitables.parent.stream import whole_stream
+from _multitables.tree import map_arrays
 
 #: Of a dataset: what h5py makes it with.
 STORED: dict[str, dict[str, Any]] = {
@@ -60,15 +61,22 @@ def delivered(
         blocks = []
         for guard in queue:
             with guard as block:
-                assert block.flags.writeable
-                blocks.append((guard.rows, block.copy()))
+                assert all(array.flags.writeable for array in tree_leaves(block))
+                blocks.append((guard.rows, map_arrays(np.copy, block)))
         statistics = queue.statistics()
         kept = {
             name: statistics[name]
             for name in ("blocks_total", "block_size", "ring_rows", "library")
         }
-        (nothing,) = queue.source.nothing()
-        return blocks, kept, said, (nothing.shape, nothing.dtype, queue.endless)
+        nothing = [(array.shape, array.dtype) for array in queue.source.nothing()]
+        return blocks, kept, said, (nothing, queue.endless)
+
+
+def tree_leaves(block: Any) -> list[Any]:
+    """The arrays of a block."""
+    if isinstance(block, dict):
+        return list(block.values())
+    return list(block) if isinstance(block, tuple) else [block]
 
 
 def is_whole(queue: Any) -> bool:
@@ -81,8 +89,11 @@ def test_little_data_is_streamed_as_any(
     little: Path, monkeypatch: pytest.MonkeyPatch, block_size: int | None, remainder: bool
 ) -> None:
     options: dict[str, Any] = {"block_size": block_size, "remainder": remainder, "n_procs": 0}
-    named = [(name, None) for name in (*STORED, "compact", "table")]
-    for path, field in (*named, ("table", "a"), ("table", "b")):
+    names = [*STORED, "compact", "table"]
+    named: list[tuple[Any, str | None]] = [(name, None) for name in names]
+    named += [("table", "a"), ("table", "b"), (["table", "table"], "b")]
+    named += [(names, None), ({"c": "compact", 7: "gzip"}, None), (("compact", "compact"), None)]
+    for path, field in named:
         with multitables.Streamer(little) as streamer:
             queue = streamer.get_queue(path, field=field, **options)
             assert is_whole(queue), path
@@ -95,8 +106,11 @@ def test_little_data_is_streamed_as_any(
         assert whole[1:] == other[1:], path
         assert [rows for rows, _ in whole[0]] == [rows for rows, _ in other[0]]
         for (_, got), (_, expected) in zip(whole[0], other[0], strict=True):
-            assert got.dtype == expected.dtype
-            np.testing.assert_array_equal(got, expected)
+            assert type(got) is type(expected)
+            assert not isinstance(got, dict) or list(got) == list(expected)
+            for one, other_one in zip(tree_leaves(got), tree_leaves(expected), strict=True):
+                assert one.dtype == other_one.dtype
+                np.testing.assert_array_equal(one, other_one)
 
 
 def test_data_that_is_more_is_streamed_as_any(tmp_path: Path) -> None:
@@ -109,6 +123,27 @@ def test_data_that_is_more_is_streamed_as_any(tmp_path: Path) -> None:
     with multitables.Streamer(path) as streamer:
         whole = [is_whole(streamer.get_queue(name)) for name in ("copied", "more", "decoded")]
     assert whole == [True, False, False]
+
+
+def test_datasets_that_do_not_go_together_are_streamed_as_any(tmp_path: Path) -> None:
+    path = tmp_path / "apart.h5"
+    with h5py.File(tmp_path / "other.h5", "w") as file:
+        file["y"] = np.arange(9)
+    with h5py.File(path, "w") as file:
+        file["x"], file["short"], file["large"] = np.arange(9), np.arange(8), np.zeros((9, 1 << 19))
+        file["there"] = h5py.ExternalLink("other.h5", "/y")
+        for name in ("a", "b"):  # each is little, and both are more
+            file[name] = np.zeros((9, sizes.WHOLE_BYTES // 9 // 8 - 1))
+    with multitables.Streamer(path) as streamer:
+        with pytest.raises(multitables.UnsupportedDatasetError, match="differ in length"):
+            streamer.get_queue(["x", "short"])
+        for paths in (["x", "there"], ["x", "large"], ["a", "b"]):
+            with streamer.get_queue(paths, remainder=True) as queue:
+                assert not is_whole(queue), paths
+                with queue.get() as block:
+                    np.testing.assert_array_equal(block[0][:1], 0)
+        assert is_whole(streamer.get_queue("a"))
+        assert is_whole(streamer.get_queue(["x", "x"]))
 
 
 def test_what_the_index_says_is_what_was_read(little: Path) -> None:

@@ -64,7 +64,7 @@ def applied(array: np.ndarray, slab: Hyperslab, n_dims: int) -> bytes:
             start, step, count = indices
             places = np.array([start + step * i for i in range(count)], np.int64)
         elif isinstance(indices, Spans):
-            pairs = zip(*indices, strict=True)
+            pairs = zip(*indices[:2], strict=True)
             places = np.concatenate([np.arange(begin, begin + n) for begin, n in pairs])
         else:
             places = indices

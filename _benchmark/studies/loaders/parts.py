@@ -9,6 +9,8 @@ Law
 
 from __future__ import annotations
 
+import contextlib
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -23,10 +25,12 @@ from _benchmark.contenders.loader_contenders import (
     UNIT,
 )
 from _benchmark.contract import Contender, Digest
-from _benchmark.data import special_files, structures
+from _benchmark.data import special_files, structures, workloads
 from _benchmark.data.loader_files import LoaderFile
 from _benchmark.data.special_files import MEAN_LENGTH, SparseFile
 from _benchmark.harness.runner import against
+from _benchmark.objects.server import NoServerError
+from _benchmark.objects.store import Store
 from _benchmark.studies.targets.run import TargetRun
 from _benchmark.studies.targets.verdicts import best, ratio_target
 
@@ -91,6 +95,10 @@ SHAPES = {
 #: Of sparse matrices; others shuffle runs of rows, so this library does, too.
 WANTED_OF_CELLS: Wanted = {(CELLS, "annbatch"): 5, (CELLS, "scDataset"): 20}
 
+#: Of objects.
+WANTED_OF_STORE: Wanted = {(UNIT, LANCE): 0.5}
+LATENCY_MS = 20
+
 
 def loaded(name: str, run: TargetRun) -> None:
     """Load the samples of one shape."""
@@ -104,6 +112,26 @@ def loaded(name: str, run: TargetRun) -> None:
         everybody = loader_contenders.everybody(name, files, run.seconds)
         title = f"{shape.title}, {_filter_title(level)}"
         _measure(run, name, title, everybody, everybody[0], shape.wanted[filter_name], files)
+
+
+def store(run: TargetRun) -> None:
+    """The clips as an object, and as Lance's objects in the same bucket."""
+    shape = SHAPES["clips"]
+    title = f"{shape.title}, in a store at {LATENCY_MS} ms a request"
+    made = LoaderFile("clips", 0, int(run.size_bytes), 0)
+    filename = run.prepared(made, structures.in_directory)
+    with contextlib.ExitStack() as stack:
+        folder = stack.enter_context(workloads.scratch_directory(run.directory))
+        try:
+            objects = stack.enter_context(Store(folder, LATENCY_MS / 1000))
+            url = objects.put(filename, os.path.basename(filename))
+        except (NoServerError, ImportError) as error:
+            what, least = f"{title}: {UNIT} / {LANCE}", WANTED_OF_STORE[UNIT, LANCE]
+            run.judge(ratio_target(what, None, None, least, str(error)))
+            return
+        in_store = [url], objects.options
+        everybody = loader_contenders.everybody("clips", [filename], run.seconds, *in_store)
+        _measure(run, "store", title, everybody, everybody[0], WANTED_OF_STORE, [filename])
 
 
 def cells(run: TargetRun) -> None:
@@ -154,6 +182,7 @@ def _measure(
 
 PARTS: dict[str, Callable[[TargetRun], None]] = {
     **{name: partial(loaded, name) for name in SHAPES},
+    "store": store,
     "cells": cells,
 }
 DATASETS = tuple(LEVELS)

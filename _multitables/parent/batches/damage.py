@@ -5,7 +5,8 @@ Law
 1. A damaged chunk is left out of the indexes, so that no stream to come fetches it.
 2. Positions stay as they are. A batch that lacks rows is a shorter copy; one of which nothing is
    left does not come.
-3. Where the lost rows stand in an epoch is asked once for each chunk.
+3. Where the lost rows stand in an epoch is asked once for each chunk; which samples have elements
+   of one, of the samples of some batches at a time.
 """
 
 from __future__ import annotations
@@ -18,9 +19,14 @@ import numpy as np
 from _multitables import _core
 from _multitables.errors import CorruptChunkError
 from _multitables.index.chunk_index import ChunkIndex
+from _multitables.parent.ragged.open_rows import OpenedRows
 from _multitables.plan.damaged_chunks import I64, Rows, places, without, without_rows
 from _multitables.plan.row_order import OrderWords
-from _multitables.plan.sharding import Ranges, length
+from _multitables.plan.sharding import Ranges, between, length
+from _multitables.plan.taken import Box
+
+#: Samples that are looked at together.
+PART_SAMPLES = 1 << 14
 
 
 class Damage:
@@ -28,6 +34,8 @@ class Damage:
 
     def __init__(self) -> None:
         self.errors: list[CorruptChunkError] = []
+        #: The number of an index, and which of its elements were lost.
+        self.boxes: list[tuple[int, Box]] = []
         self._rows: list[Rows] = []
         self._chunks: set[tuple[str, str, tuple[int, ...]]] = set()
         #: An epoch, and where in it the first of these rows stand.
@@ -39,8 +47,10 @@ class Damage:
         """Return the indexes without a chunk, and its rows; none: it was left out before."""
         chunk = error.filename, error.path, error.chunk_offset or ()
         each = [without(index, *chunk) for index in indexes]
-        rows = sorted({one for _, lost in each for one in lost})
+        boxes = [(at, box) for at, (_, lost) in enumerate(each) for box in lost]
+        rows = sorted({box[0] for _, box in boxes})
         if rows:
+            self.boxes += boxes
             self._rows += rows
             self._chunks.add(chunk)
             self.errors.append(error.with_traceback(None))  # whose frames hold batches
@@ -61,13 +71,34 @@ class Damage:
 class EpochDamage:
     """What of one epoch's batches was lost."""
 
-    def __init__(self, damage: Damage, order: OrderWords, ranges: Ranges) -> None:
+    def __init__(
+        self, damage: Damage, order: OrderWords, ranges: Ranges, samples: OpenedRows | None = None
+    ) -> None:
         self.known = len(damage.errors), order.first_epoch, ranges
         self._rows = length(ranges)
-        self._lost = places(damage.positions(order), ranges)
+        self._of = damage, order, ranges, samples
+        #: The places of lost rows, or of the samples up to the end of a part of the epoch.
+        self._part = range(0)
+        self._lost: I64 = np.zeros(0, np.int64)
+        if samples is None:
+            self._part = range(self._rows)
+            self._lost = places(damage.positions(order), ranges)
+
+    def _look_at(self, first: int, size: int) -> None:
+        """Find the samples that are lost in some batches from this place on."""
+        damage, order, ranges, samples = self._of
+        assert samples is not None
+        end = min(self._rows, first + max(1, PART_SAMPLES // size) * size)
+        each = between(ranges, first, end)
+        rows = [_core.order_rows(order.words, order.listed_bytes, *one) for one in each]
+        numbers = np.concatenate(rows)
+        lost = samples.touched(numbers, order.first_epoch, damage.boxes)
+        self._part, self._lost = range(first, end), first + np.flatnonzero(lost)
 
     def without_lost(self, batch: Any, number: int, size: int) -> Any:
         """Return the batch of this number without rows that were lost; None: nothing is left."""
+        if number * size not in self._part:
+            self._look_at(number * size, size)
         low, high = np.searchsorted(self._lost, (number * size, (number + 1) * size))
         if low == high:
             return batch

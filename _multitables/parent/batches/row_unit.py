@@ -229,7 +229,9 @@ class RowUnit(FileUnit):
         epoch = run.first_epoch + lap
         known = len(self.damage), epoch, run.ranges
         if self._lost is None or self._lost.known != known:
-            self._lost = EpochDamage(self._damage, self.order(epoch), run.ranges)
+            opened, _ = self.open()
+            samples = opened if isinstance(opened, OpenedRows) else None
+            self._lost = EpochDamage(self._damage, self.order(epoch), run.ranges, samples)
         return self._lost.without_lost(block, number, self.shard.batch_size)
 
     def transformed(self, block: Any) -> Any:
@@ -264,7 +266,10 @@ class RowUnit(FileUnit):
         if not self.wanted.skip_damaged or error.chunk_offset is None:
             raise error
         opened, order = self.open()
-        assert isinstance(opened, Opened)  # `check_options` has refused others
-        indexes, rows = self._damage.leave_out(error, opened.indexes)
-        self._opened = replace(opened, indexes=indexes), order
+        if isinstance(opened, OpenedRows):
+            indexes, rows = self._damage.leave_out(error, opened.read)
+            self._opened = opened.reading(indexes), order
+        else:
+            indexes, rows = self._damage.leave_out(error, opened.indexes)
+            self._opened = replace(opened, indexes=indexes), order
         return rows

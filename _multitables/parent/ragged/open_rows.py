@@ -10,7 +10,7 @@ Law
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -25,12 +25,17 @@ from _multitables.index.versions.sources import of_version
 from _multitables.parent.ragged.ragged_block import RaggedBlock
 from _multitables.parent.readers.local_rows import whole
 from _multitables.parent.stream.open_stream import DataSpec, check_lengths, refuse_casts
+from _multitables.plan.dataset_table import lead_of
 from _multitables.plan.ragged import as_rows
+from _multitables.plan.row_order import OrderWords
 from _multitables.plan.row_spans import Numbers, RowSpans, row_spans
 from _multitables.plan.sample_boxes import Grid
-from _multitables.plan.sample_rows import Samples, Take, sample_shape
+from _multitables.plan.sample_cost import times_decoded
+from _multitables.plan.sample_rows import Samples, Take
+from _multitables.plan.taken import Box, Taken, selected_box
 from _multitables.tree import Joined, Ragged, Structure, structure_of
 
+I64 = npt.NDArray[np.int64]
 #: Of the descriptor of a row: its elements' number, then an address, then the object there.
 COUNT_BYTES = OBJECT_BYTES = 4
 
@@ -67,21 +72,46 @@ class Entry:
         """Bytes of one element in all flat datasets; of a row, or sample, where these are alike."""
         if self.atom is not None:
             return self.atom.itemsize
-        if self.is_mask and self.take is not None:
-            return len(self.take)
-        if self.take is not None:
-            (index,) = self.indexes
-            return math.prod(sample_shape(self.take, index.shape)) * index.dtype.itemsize
+        if self.samples is not None:
+            of = np.dtype(np.bool_) if self.is_mask else self.indexes[0].dtype
+            return math.prod(self.sample_shape) * of.itemsize
         return sum(index.row_bytes for index in self.indexes)
+
+    @property
+    def sample_shape(self) -> tuple[int, ...]:
+        """Shape of a sample; of a mask, too."""
+        assert self.samples is not None
+        assert self.take is not None
+        if self.is_mask:
+            return (len(self.take),)
+        (index,) = self.indexes
+        return self.samples.shape_of(self.take, (index.n_rows, *index.row_shape))
+
+    def taken(self, numbers: I64, epoch: int) -> Taken:
+        """Return what samples take of the dataset."""
+        assert self.samples is not None
+        assert self.take is not None
+        windows = self.indexes[0].windows if self.indexes else ()
+        return self.samples.taken(numbers, epoch, self.take, windows)
+
+    def touched(self, numbers: I64, epoch: int, at: int, box: Box) -> npt.NDArray[np.bool_]:
+        """Return which rows or samples have elements of a box of the dataset of number `at`."""
+        if self.samples is not None:
+            within = selected_box(box, self.indexes[at].windows)
+            if within is None:
+                return np.zeros(len(numbers), np.bool_)
+            return self.taken(numbers, epoch).touched(within)
+        begin, end = box[0]
+        if self.spans is None or self.descriptors is not None:
+            return (numbers >= begin) & (numbers < end)
+        begins, ends = self.spans.begins[numbers], self.spans.ends[numbers]
+        return (begins < end) & (ends > begin) & (begins < ends)
 
     def nothing(self) -> Any:
         """Return the empty block."""
         if self.samples is not None and not self.samples.are_rows:
-            assert self.take is not None
-            if self.is_mask:
-                return np.empty((0, len(self.take)), np.bool_)
-            (index,) = self.indexes
-            return np.empty((0, *sample_shape(self.take, index.shape)), index.dtype)
+            dtype = np.dtype(np.bool_) if self.is_mask else self.indexes[0].dtype
+            return np.empty((0, *self.sample_shape), dtype)
         arrays = [np.empty((0, *index.row_shape), index.dtype) for index in self.indexes]
         if self.spans is None:
             return arrays[0]
@@ -109,6 +139,46 @@ class OpenedRows:
     def nothing(self) -> list[Any]:
         """Return the arrays of a block without rows."""
         return [entry.nothing() for entry in self.entries]
+
+    @property
+    def read(self) -> list[ChunkIndex]:
+        """The datasets that are read, entry by entry."""
+        return [index for entry in self.entries for index in entry.indexes]
+
+    def reading(self, indexes: list[ChunkIndex]) -> OpenedRows:
+        """Return the same with other datasets in the places of `read`."""
+        left = iter(indexes)
+        entries = [
+            replace(entry, indexes=tuple(next(left) for _ in entry.indexes))
+            for entry in self.entries
+        ]
+        return replace(self, entries=entries)
+
+    def touched(
+        self, numbers: I64, epoch: int, boxes: list[tuple[int, Box]]
+    ) -> npt.NDArray[np.bool_]:
+        """Return which rows or samples have elements of boxes, each of one of `read`."""
+        found, at = np.zeros(len(numbers), np.bool_), 0
+        for entry in self.entries:
+            of = range(at, at + len(entry.indexes))
+            for number, box in boxes:
+                if number in of:
+                    found |= entry.touched(numbers, epoch, number - at, box)
+            at = of.stop
+        return found
+
+    @property
+    def fixed_bytes(self) -> int:
+        """Bytes of a row or sample in all entries but those of ragged rows."""
+        return sum(one.element_bytes for one in self.entries if one.spans is None)
+
+    def times_decoded(self, order: OrderWords, together: int, cache_bytes: int) -> float | None:
+        """Estimate how often an epoch of samples decodes each chunk; None: rows are ragged."""
+        entry = self.entries[lead_of(self.indexes)]
+        if entry.samples is None or entry.take is None or entry.is_mask:
+            return None
+        of = entry.samples, entry.take, entry.indexes[0]
+        return times_decoded(*of, order, together, cache_bytes)
 
     @property
     def grid(self) -> Grid | None:

@@ -32,9 +32,10 @@ from _multitables.parent.stream.open_stream import (
 from _multitables.parent.stream.warnings_of_streams import warn_of_missing
 from _multitables.plan.casts import cast_indexes
 from _multitables.plan.dataset_table import lead_of
+from _multitables.plan.inner_selection import as_selected, select_inner
 from _multitables.plan.ragged import as_rows
 from _multitables.plan.row_spans import Numbers, row_spans
-from _multitables.plan.sample_boxes import Extents, Segments, grid_of
+from _multitables.plan.sample_boxes import Segments, grid_of
 from _multitables.plan.sample_rows import Samples, Take, clips, listed, segments_within
 from _multitables.plan.samples import (
     At,
@@ -46,6 +47,7 @@ from _multitables.plan.samples import (
     box_of,
     offsets_of,
 )
+from _multitables.plan.taken import Extents
 from _multitables.plan.weights import Chances, Weights, as_weights, by_label, chances, grouped
 from _multitables.tree import Structure, structure_of
 
@@ -63,8 +65,6 @@ def open_samples(spec: DataSpec, seed: int = 0) -> OpenedRows:
         As `Streamer.get_queue`.
     """
     refuse_ragged(spec.path)
-    if spec.inner is not None:
-        raise wrong("inner", "cannot be given with sample", spec.inner, "Select of the batches")
     structure, paths = structure_of(spec.path)
     sample, weights = spec.sample, spec.weights
     named, weighed = _named(sample), _named_weights(weights)
@@ -80,6 +80,8 @@ def open_samples(spec: DataSpec, seed: int = 0) -> OpenedRows:
     warn_of_missing(missing)
     indexes = indexes[: len(paths)]
     check_lengths(indexes, of_several=spec.file.is_several)
+    if spec.inner is not None:
+        indexes = select_inner(indexes, spec.inner, structure)
     if spec.casts is not None:
         indexes = cast_indexes(indexes, spec.casts)
     _check_pad(getattr(sample, "pad", None), indexes, spec)
@@ -95,24 +97,30 @@ def open_samples(spec: DataSpec, seed: int = 0) -> OpenedRows:
         entries = [_range_entry(sample, index) for index in indexes]
         return OpenedRows(entries, structure, missing)
     takes: list[Take] = []
+    selected = [as_selected(index) for index in indexes]
     if isinstance(sample, Patches):
-        found, boxes = _patches(sample, indexes, seed, numbers.get("where"))
+        found, boxes = _patches(sample, selected, seed, numbers.get("where"))
         takes += boxes
     elif isinstance(sample, At) and sample.n_axes:
         given = _given(sample, structure, len(paths))
-        found, boxes = _boxes(sample, indexes, seed, given)
+        found, boxes = _boxes(sample, selected, seed, given)
         takes += boxes
     else:
         offsets = _takes(sample, structure, len(paths))
-        found = [_found(sample, indexes[0], seed, offsets, numbers)] * len(paths)
+        if isinstance(sample, Clips) and sample.axis:
+            places = _places(sample, selected, numbers.get("lengths"))
+            one = clips(sample, selected[0].dims, seed, offsets, *places, _core.order_rows)
+            found = [replace(one, dims=index.dims) for index in selected]
+        else:
+            found = [_found(sample, selected[0], seed, offsets, numbers)] * len(paths)
         takes += offsets
     if weights is not None:
         drawn = _chances(weights, found[0], weighing, indexes[0])
         each = {one: replace(one, chances=drawn, draws=spec.draws) for one in found}
         found = [each[one] for one in found]
     entries = [
-        Entry(one.as_rows(index, take), (index,), samples=one, take=take)
-        for one, index, take in zip(found, indexes, takes, strict=True)
+        Entry(one.as_rows(of, take), (index,), samples=one, take=take)
+        for one, of, index, take in zip(found, selected, indexes, takes, strict=True)
     ]
     if isinstance(sample, Clips) and sample.mask:
         entries.append(replace(entries[0], indexes=(), is_mask=True))
@@ -136,12 +144,12 @@ def _column(index: ChunkIndex, kind: str, n_rows: int) -> npt.NDArray[Any]:
     return column
 
 
-def _check_count(kind: str, got: int, expected: int, of: str) -> None:
+def _check_count(kind: str, got: int, expected: int, of: str, option: str = "weights") -> None:
     if got != expected:
         raise OptionsError(
             f"{kind} must be one for each {of} (expected {expected}, got {got})",
             advice=f"Give one for each {of}",
-            option="weights",
+            option=option,
             expected=expected,
             got=got,
         )
@@ -242,6 +250,30 @@ def _boxes(
         boxes.append(tuple(dim if one is None else one for one, dim in sizes))
         found.append(listed(sample, index.dims, seed, boxes[-1:]))
     return found, boxes
+
+
+def _places(sample: Clips, indexes: list[ChunkIndex], named: Numbers | None) -> tuple[I64, I64]:
+    """Return where each row begins and ends, in places along the axis of clips."""
+    axis, lead = sample.axis, indexes[0]
+    for index in indexes:
+        if axis >= len(index.dims) or index.dims[axis] != lead.dims[axis]:
+            got = index.dims[axis] if axis < len(index.dims) else f"{len(index.dims)} axes"
+            raise OptionsError(
+                f"{index.path!r} has no axis {axis} for clips (expected one of "
+                f"{lead.dims[axis] if axis < len(lead.dims) else 'some'} elements, got {got})",
+                advice="Give an axis that all datasets have, of equal length",
+                option="axis",
+                got=axis,
+            )
+    n_rows, extent = lead.n_rows, lead.dims[axis]
+    begins = np.arange(n_rows, dtype=np.int64) * extent
+    if sample.lengths is None:
+        return begins, begins + extent
+    numbers = named or Numbers("lengths", np.asarray(sample.lengths), None)
+    _check_count("lengths", len(numbers.values), n_rows, "row", "lengths")
+    numbers.check_least(0, "is negative")
+    numbers.check_most(extent, "lies beyond the elements")
+    return begins, begins + numbers.values.astype(np.int64)
 
 
 def _range_entry(sample: Ranges, index: ChunkIndex) -> Entry:

@@ -31,7 +31,8 @@ class RaggedBlock:
     """Rows of different lengths; what streams and batches of ragged data deliver.
 
     Row ``i`` has the elements ``offsets[i]:offsets[i + 1]``. A block can be indexed with a row's
-    number, or with a slice without a step, which gives a block of the same memory.
+    number, with a slice without a step, which gives a block of the same memory, or with an array of
+    numbers or of bool, which copies these rows.
 
     Attributes
     ----------
@@ -70,8 +71,10 @@ class RaggedBlock:
         kind = "text" if self.is_text else ", ".join(kinds)
         return f"<RaggedBlock: {len(self)} rows, {int(self.offsets[-1])} elements of {kind}>"
 
-    def __getitem__(self, key: int | slice) -> Any:
-        """Return a row, or the block of a slice of rows."""
+    def __getitem__(self, key: int | slice | Array) -> Any:
+        """Return a row, the block of a slice of rows, or a copy of the rows of these numbers."""
+        if isinstance(key, np.ndarray) and key.ndim == 1:
+            return self._chosen(np.arange(len(self))[key])
         if not isinstance(key, slice):
             number = range(len(self))[key]
             return self._row(*self.offsets[number : number + 2].tolist())
@@ -83,6 +86,15 @@ class RaggedBlock:
         values = map_arrays(lambda array: array[low:high], self.values)
         indices = None if self.indices is None else self.indices[low:high]
         return RaggedBlock(values, offsets - low, indices, self.n_columns, self.is_text)
+
+    def _chosen(self, rows: npt.NDArray[np.int64]) -> RaggedBlock:
+        """Return a copy of some rows."""
+        lengths = np.diff(self.offsets)[rows]
+        offsets = np.concatenate([[0], np.cumsum(lengths)])
+        at = np.arange(offsets[-1]) + np.repeat(self.offsets[rows] - offsets[:-1], lengths)
+        values = map_arrays(lambda array: array[at], self.values)
+        indices = None if self.indices is None else self.indices[at]
+        return replace(self, values=values, offsets=offsets, indices=indices)
 
     def __iter__(self) -> Iterator[Any]:
         ends = self.offsets.tolist()

@@ -42,7 +42,7 @@ from _multitables.parent.random.service import AnyReaders, Service
 from _multitables.parent.stream.block_source import BlockGuard, BlockSource
 from _multitables.parent.titles import count, title
 from _multitables.plan.ragged import I64, Fetch, RaggedPlan
-from _multitables.plan.sample_rows import Taken
+from _multitables.plan.taken import Taken
 from _multitables.select.selection import Selection
 
 
@@ -192,10 +192,7 @@ class RequestedBlocks(BlockSource):
         return parts
 
     def _of_samples(self, entry: Entry, handles: list[DatasetHandle], fetch: Fetch) -> _Part:
-        assert entry.samples is not None
-        assert entry.take is not None
-        epoch = self._plan.epoch_of(fetch)
-        taken = entry.samples.taken(fetch.numbers, epoch, entry.take)
+        taken = entry.taken(fetch.numbers, self._plan.epoch_of(fetch))
         keys = [Selection(handle, (taken.step,)) for handle in handles]
         asks: list[Ask] = [_asking(self.service, key) for key in keys]
         return _Part(entry, None, asks, taken=taken)
@@ -235,6 +232,12 @@ class RequestedBlocks(BlockSource):
     def statistics(self) -> dict[str, Any]:
         """Return the statistics of the requests, as `Reader.statistics` does."""
         return self.service.statistics()
+
+    def read_amplification(self) -> float | None:
+        """Estimate how often each chunk of the first dataset of samples is decoded in an epoch."""
+        plan, kept = self._plan, self.service.statistics()["cache_limit_bytes"]
+        together = plan.fetch_bytes // max(1, plan.fixed_bytes)
+        return self._opened.times_decoded(plan.order, together, kept)
 
     def nothing(self) -> list[Any]:
         """Return the block of no rows."""

@@ -19,7 +19,7 @@ from _multitables.parent.random.dataset_handle import DatasetHandle
 from _multitables.parent.random.request import Request
 from _multitables.parent.random.service import Service
 from _multitables.plan.ragged import I64, Fetch
-from _multitables.plan.sample_rows import Taken
+from _multitables.plan.taken import Taken
 from _multitables.select.selection import Selection
 from _multitables.wire.request_bytes import encode_heap
 

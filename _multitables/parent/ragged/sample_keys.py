@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from _multitables.parent.ragged.open_samples import open_samples
 from _multitables.parent.stream.open_stream import DataSpec
-from _multitables.plan.sample_rows import Taken, sample_shape
+from _multitables.plan.taken import Taken
 from _multitables.select.selection import Selection
 
 
@@ -34,10 +34,8 @@ class Numbered:
     def __init__(self, spec: DataSpec) -> None:
         opened = open_samples(spec)
         self._entry, self._has_mask = opened.entries[0], len(opened.entries) > 1
-        (index,), take = self._entry.indexes, self._entry.take
-        assert take is not None
-        self.shape = (len(self), *sample_shape(take, index.shape))
-        self.dtype: np.dtype[Any] = index.dtype
+        self.shape = (len(self), *self._entry.sample_shape)
+        self.dtype: np.dtype[Any] = self._entry.indexes[0].dtype
 
     def __len__(self) -> int:
         return self._entry.rows.n_rows
@@ -45,10 +43,7 @@ class Numbered:
     def _taken(self, key: Any) -> tuple[Taken, bool]:
         """Return the rows or boxes of samples, and whether the key is a single number."""
         is_one = isinstance(key, (int, np.integer)) and not isinstance(key, bool)
-        samples, take = self._entry.samples, self._entry.take
-        assert samples is not None
-        assert take is not None
-        return samples.taken(self._numbers(key, is_one), 0, take), is_one
+        return self._entry.taken(self._numbers(key, is_one), 0), is_one
 
     def _finished(self, taken: Taken, is_one: bool, read: Any) -> Any:
         """Return samples from the elements that were read, with their mask if there is one."""

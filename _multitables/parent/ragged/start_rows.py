@@ -10,14 +10,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from _multitables import machine, options, sizes
+from _multitables import _core, machine, options, sizes
 from _multitables.errors import OptionsError
+from _multitables.index.chunk_index import ChunkIndex, changed
 from _multitables.index.datasets.source import Source
 from _multitables.index.files import device
 from _multitables.options import checked
 from _multitables.parent.ragged.open_rows import OpenedRows, open_rows
 from _multitables.parent.ragged.requested_blocks import RequestedBlocks
-from _multitables.parent.random.dataset_handle import handle_of
+from _multitables.parent.random.dataset_handle import DatasetHandle, handle_of
 from _multitables.parent.random.service import Service
 from _multitables.parent.readers.reader_pool import ReaderPool
 from _multitables.parent.readers.supervisor import Readers
@@ -48,8 +49,9 @@ def stream_plan(opened: OpenedRows, wanted: StreamOptions, tail_only: bool = Fal
     ranges = ((whole if tail_only else 0, end),)
     laps = None if wanted.cyclic else 1
     return _plan(
-        opened, order, ranges, size, laps, wanted.cyclic, wanted.n_procs.count, wanted.read_ahead
-    )
+        opened, order, ranges, size, laps, wanted.cyclic, wanted.n_procs.count,
+        wanted.read_ahead, sizes.RAGGED_FETCH_BYTES,
+    )  # fmt: skip
 
 
 def open_and_start(
@@ -71,18 +73,23 @@ def batch_plan(
     opened: OpenedRows, wanted: BatchOptions, order: OrderWords, ranges: Ranges, epochs: int | None
 ) -> RaggedPlan:
     """Plan epochs of batches."""
+    return _plan(
+        opened, order, ranges, wanted.batch_size, epochs, False, wanted.n_procs.count,
+        wanted.read_ahead, _fetch_bytes(opened, order, wanted),
+    )  # fmt: skip
+
+
+def _fetch_bytes(opened: OpenedRows, order: OrderWords, wanted: BatchOptions) -> int:
+    """Return how many bytes are requested at once."""
     lead = opened.indexes[lead_of(opened.indexes)]
-    fetch_bytes = {
+    n_bytes = {
         FILE_ORDER: 0,
         CHUNKS: 0,
         # Readers keep the chunks of a window of patches.
-        WINDOW: 0 if opened.grid else order.window_rows * lead.row_bytes,
+        WINDOW: 0 if opened.grid else (order.window_rows + wanted.batch_size) * lead.row_bytes,
         FULL: wanted.memory_limit_bytes // FULL_FETCHES,
-    }[order.shuffle]
-    return _plan(
-        opened, order, ranges, wanted.batch_size, epochs, False, wanted.n_procs.count,
-        wanted.read_ahead, fetch_bytes,
-    )  # fmt: skip
+    }
+    return max(n_bytes[order.shuffle], sizes.RAGGED_FETCH_BYTES)
 
 
 def _plan(
@@ -94,9 +101,8 @@ def _plan(
     crosses: bool,
     n_readers: int,
     read_ahead: int | None,
-    fetch_bytes: int = 0,
+    fetch_bytes: int,
 ) -> RaggedPlan:
-    fetch_bytes = max(fetch_bytes, sizes.RAGGED_FETCH_BYTES)
     # The one that is delivered is among them; another may be held by its last blocks.
     depth = max(FULL_FETCHES - 1, min(n_readers + 1, sizes.RAGGED_AHEAD_BYTES // fetch_bytes))
     return RaggedPlan(
@@ -105,7 +111,7 @@ def _plan(
         batch_size=batch_size,
         laps=laps,
         crosses=crosses,
-        fixed_bytes=sum(one.element_bytes for one in opened.entries if one.spans is None),
+        fixed_bytes=opened.fixed_bytes,
         spans=[(one.spans, one.element_bytes) for one in opened.entries if one.spans is not None],
         fetch_bytes=fetch_bytes,
         depth=depth,
@@ -147,10 +153,7 @@ def start_rows(
             if source.direct:
                 device.check_direct(filename)
             handles = [
-                [
-                    handle_of(service.queue, spec.file, index.path, index, source, "array")
-                    for index in entry.indexes
-                ]
+                [_handle(service.queue, spec, index, source) for index in entry.indexes]
                 for entry in opened.entries
             ]
         return RaggedQueue(RequestedBlocks(service, opened, handles, plan, pool.give_back()))
@@ -159,22 +162,34 @@ def start_rows(
         raise
 
 
+def _handle(
+    queue: _core.WorkQueue, spec: DataSpec, index: ChunkIndex, source: Source
+) -> DatasetHandle:
+    """Let readers know all of a dataset: what is selected of it is said with each request."""
+    whole = changed(index, windows=()) if index.windows else index
+    return handle_of(queue, spec.file, index.path, whole, source, "array")
+
+
 def window_of(opened: OpenedRows, order: OrderWords, wanted: BatchOptions) -> OrderWords:
     """Return an order with a window of patches of which readers keep all chunks."""
     grid = opened.grid
+    if order.shuffle in (CHUNKS, WINDOW):
+        together = _fetch_bytes(opened, order, wanted) // max(1, opened.fixed_bytes)
+        times = opened.times_decoded(order, together, options.MIN_CACHE_BYTES)
+        of = "patches" if grid else "samples"
+        warn_of_amplification(opened.entries[0].indexes[0], times or 1.0, of)
     if grid is None or order.shuffle != WINDOW:
         return order
-    warn_of_amplification(opened.entries[0].indexes[0], grid.decoded)
     return order if wanted.window_rows else replace(order, window_rows=grid.window)
 
 
 def check_options(wanted: BatchOptions) -> None:
     """Raise if batches of ragged rows do not have an option."""
-    for name in ("skip_damaged", "share"):
-        if given := getattr(wanted, name):
-            raise OptionsError(
-                f"{name} cannot be given with ragged rows, got {given!r}",
-                advice="Leave it out",
-                option=name,
-                got=given,
-            )
+    if wanted.share:
+        raise OptionsError(
+            f"share cannot be given with samples or ragged rows, got {wanted.share!r}: their "
+            "readers answer the requests of one process",
+            advice="Leave it out: each rank has readers of its own, for its part of an epoch",
+            option="share",
+            got=wanted.share,
+        )

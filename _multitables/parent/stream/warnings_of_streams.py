@@ -25,6 +25,12 @@ from _multitables.plan.stream_plan import ReadPlan
 
 #: A shuffle that decodes chunks more often than this is reported.
 AMPLIFIED = 2.0
+#: What helps.
+ADVICE = {
+    "patches": "Take smaller patches, a larger stride or shuffle=None, or store smaller chunks",
+    "samples": "Let fewer overlap (every= of Clips), take fewer steps or a smaller stride, or "
+    "shuffle=None, which decodes each chunk once",
+}
 
 
 def warn_of_slow_filters(plan: ReadPlan, native_filters: Container[int]) -> None:
@@ -63,15 +69,15 @@ def warn_of_missing(missing: Mapping[str, MultitablesError]) -> None:
         warnings.warn(warning, stacklevel=_stacklevel())
 
 
-def warn_of_amplification(index: ChunkIndex, decoded: float) -> None:
-    """Report that a shuffle of patches decodes chunks several times, with advice."""
+def warn_of_amplification(index: ChunkIndex, decoded: float, of: str) -> None:
+    """Report that a shuffle of samples or patches decodes chunks several times, with advice."""
     if decoded < AMPLIFIED:
         return
     warning = AmplificationWarning(
-        f"a shuffled epoch of patches of {index.path!r} in {index.filename!r} decodes each chunk "
+        f"a shuffled epoch of {of} of {index.path!r} in {index.filename!r} decodes each chunk "
         f"about {decoded:.1f} times (expected at most {AMPLIFIED}), as they reach over several",
-        good="The patches are right",
-        advice="Take smaller patches, a larger stride or shuffle=None, or store smaller chunks",
+        good=f"The {of} are right",
+        advice=ADVICE[of],
         filename=index.filename,
         path=index.path,
     )

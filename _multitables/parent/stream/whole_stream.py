@@ -2,8 +2,8 @@
 
 Law
 ---
-1. One plain dataset, or a field, in the order of the file: the core goes from its object header
-   to a ring for all of its rows in one call.
+1. Plain datasets of one file and one length, or a field of them, in the order of the file: the core
+   goes from their object headers to a ring for all of their rows in one call.
 2. The least is read on the caller's own thread before the first block is taken, and is a stream
    from here only if all its blocks were read. For anything else, such as damaged data, the usual
    stream is started, and reports what is wrong. What takes longer to decode is read by threads.
@@ -12,14 +12,18 @@ Law
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 from _multitables import _core, sizes
 from _multitables.index.chunk_index import SourceFile
-from _multitables.index.datasets.described import StoredField
+from _multitables.index.datasets.described import DescribedDataset, StoredField
 from _multitables.index.datasets.source import Source
 from _multitables.index.files import device
+from _multitables.index.opened.open_files import OpenFile
+from _multitables.index.types.element_type import FieldType
 from _multitables.index.types.plugins import READERS_FILTERS
 from _multitables.parent.readers.death import Death
 from _multitables.parent.readers.reader_pool import ReaderPool
@@ -32,6 +36,7 @@ from _multitables.plan.ring_size import Tape
 from _multitables.plan.stream_plan import ReadPlan, plan_reads
 from _multitables.plan.tasks import TASK
 from _multitables.remote.names import is_remote
+from _multitables.tree import Structure, structure_of
 
 
 class _Done:
@@ -55,7 +60,7 @@ def whole_stream(pool: ReaderPool, spec: DataSpec, options: StreamOptions) -> St
     MultitablesError
         The file cannot be opened, or there is no such dataset or field.
     """
-    if type(spec.path) is not str or spec.file.is_several or not options.is_plain:
+    if spec.file.is_several or not options.is_plain:
         return None
     if is_remote(spec.file.names[0]):
         return None  # to open an object twice takes a request more
@@ -64,33 +69,53 @@ def whole_stream(pool: ReaderPool, spec: DataSpec, options: StreamOptions) -> St
     is_changed = spec.inner is not None or spec.casts is not None
     if is_changed or spec.version is not None or spec.rotational:
         return None
+    structure, paths = structure_of(spec.path)
+    if not all(type(path) is str for path in paths):
+        return None  # ragged rows
     with spec.file.open() as source:
-        stored = source.stored_field(spec.path, spec.field)
-        if stored is None or (spec.rotational is None and _rotates(stored)):
+        found = [source.stored_field(path, spec.field) for path in paths]
+        fields = [one for one in found if one is not None and _is_read(one.dataset.stored)]
+        place = fields[0].dataset.place if fields else None
+        if place is None or len(fields) < len(found):
             return None
-        filters = stored.dataset.stored.filters
-        if filters and not _core.native_filters().keys() >= {one[0] for one in filters}:
+        if any(one.dataset.place.file is not place.file for one in fields):
             return None
-        return _stream(pool, source, stored, options)
+        if spec.rotational is None and _rotates(place.file):
+            return None
+        return _stream(pool, source, fields, structure, options)
 
 
-def _rotates(stored: StoredField) -> bool:
-    return device.number_rotates(stored.dataset.place.file.fingerprint.device)
+def _is_read(stored: _core.StoredDataset) -> bool:
+    """Whether the core has all filters of a dataset."""
+    filters = stored.filters
+    return not filters or _core.native_filters().keys() >= {one[0] for one in filters}
+
+
+def _described(dataset: DescribedDataset, part: FieldType) -> tuple[Any, ...]:
+    """Return a field as the core takes it."""
+    dtype = part.element.dtype
+    return dataset.stored, part.for_table, dtype.base, part.leading_dims + dtype.shape
+
+
+def _rotates(file: OpenFile) -> bool:
+    return device.number_rotates(file.fingerprint.device)
 
 
 def _stream(
-    pool: ReaderPool, source: Source, stored: StoredField, options: StreamOptions
+    pool: ReaderPool,
+    source: Source,
+    fields: Sequence[StoredField],
+    structure: Structure,
+    options: StreamOptions,
 ) -> StreamQueue | None:
-    file, element = stored.dataset.place.file, stored.part.element
+    file = fields[0].dataset.place.file
     if file.fingerprint.opened is None:
         return None
     made = _core.whole_ring(
-        stored.dataset.stored,
+        [_described(*one) for one in fields],
+        structure.keys,
         file.fingerprint.opened,
         SourceFile(file.filename, file.fingerprint).for_table(),
-        delivered=stored.part.for_table,
-        dtype=element.dtype.base,
-        inner=stored.part.leading_dims + element.dtype.shape,
         block_rows=options.block_size,
         unchunked_bytes=sizes.UNCHUNKED_BLOCK_BYTES,
         remainder=options.remainder,
@@ -103,16 +128,16 @@ def _stream(
 
     def plan() -> ReadPlan:
         tasks, chunks = ring.planned()
-        ((_, twice_bytes),) = ring.memory()
         planned = plan_reads(
-            [source.index_of(stored, chunks)],
+            [source.index_of(*one) for one in zip(fields, chunks, strict=True)],
             block_rows=size,
             n_readers=n_threads or 1,
             remainder=options.remainder,
             native_filters=READERS_FILTERS,
         )
-        tapes = (Tape(0, twice_bytes // 2),)  # it is mapped twice
-        return replace(planned, tapes=tapes, tasks=tasks.view(TASK))
+        # Each is mapped twice.
+        tapes = (Tape(number, twice // 2) for number, (_, twice) in enumerate(ring.memory()))
+        return replace(planned, tapes=tuple(tapes), tasks=tasks.view(TASK))
 
     if not n_threads:
         return StreamQueue(RingBlocks(ring, _DONE, plan, size, _nobody, {}))

@@ -23,6 +23,12 @@ pub fn open_at(folder: Option<RawFd>, name: &CStr, flags: c_int) -> io::Result<O
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
+/// Close a descriptor with the program that runs next, though it was inherited.
+pub fn close_with_program(fd: BorrowedFd<'_>) {
+    // SAFETY: a live descriptor and numbers.
+    unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_SETFD, libc::FD_CLOEXEC) };
+}
+
 /// A copy of a descriptor, above the standard ones.
 pub fn copy_of(fd: RawFd) -> io::Result<OwnedFd> {
     // SAFETY: numbers only.

@@ -13,6 +13,7 @@ pub mod idle_threads;
 pub mod interrupt;
 pub mod limits;
 pub mod memory;
+pub mod parent;
 pub mod plugin;
 pub mod prefetch;
 pub mod recycled;

@@ -25,3 +25,14 @@ pub const IS_MODEL: bool = cfg!(feature = "races");
 
 /// Words between cache lines, in memory that others may write: nobody reads them.
 pub type Pad<const N: usize> = [AtomicU64; N];
+
+/// The number of the processor on which this thread runs. The same for all where it is not known.
+pub fn processor() -> u32 {
+    #[cfg(feature = "races")]
+    return races::processor();
+    // SAFETY: it takes nothing, and gives -1 where it is not known.
+    #[cfg(not(feature = "races"))]
+    unsafe {
+        libc::sched_getcpu() as u32
+    }
+}

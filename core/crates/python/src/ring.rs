@@ -11,7 +11,7 @@
 use super::child::{Child, refused};
 use super::chunks::{self, ChunkRecord};
 use super::descriptor::Descriptor;
-use super::views::{View, Views, known};
+use super::views::{Container, View, Views, known};
 use engine::task_error::Failure;
 use numpy::npyffi::{NPY_ARRAY_WRITEABLE, NpyTypes, PY_ARRAY_API, get_type_object, npy_intp};
 use numpy::{PyArray1, PyArrayDescrMethods};
@@ -30,13 +30,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::Ordering::SeqCst;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
-use tables::plan::{ENDLESS, Plan};
-
-enum Container {
-    Single,
-    Tuple,
-    Dict(Vec<Py<PyAny>>),
-}
+use tables::plan::{Chunk, ENDLESS, Plan};
 
 struct Inner {
     leases: Arc<Leases>,
@@ -204,14 +198,6 @@ fn closed_error(py: Python<'_>) -> PyErr {
     }
 }
 
-fn container(keys: Option<Vec<Py<PyAny>>>) -> Container {
-    match keys {
-        None => Container::Single,
-        Some(keys) if keys.is_empty() => Container::Tuple,
-        Some(keys) => Container::Dict(keys),
-    }
-}
-
 /// One stream's shared memory and its blocks.
 #[pyclass(frozen, module = "_multitables._core")]
 pub struct Ring {
@@ -230,12 +216,17 @@ impl Ring {
 }
 
 impl Ring {
-    /// A ring of one array, for threads; without the plan's descriptor no process ever has it.
-    pub(super) fn plain(leases: Leases, views: Vec<View>, plan: Option<OwnedFd>) -> Ring {
+    /// A ring for threads; without the plan's descriptor no process ever has it.
+    pub(super) fn plain(
+        leases: Leases,
+        views: Vec<View>,
+        keys: Option<Vec<Py<PyAny>>>,
+        plan: Option<OwnedFd>,
+    ) -> Ring {
         let inner = Inner {
             leases: Arc::new(leases),
             views,
-            container: Container::Single,
+            container: Container::of(keys),
             first_row: 0,
         };
         Ring {
@@ -245,7 +236,10 @@ impl Ring {
     }
 }
 
-type Planned<'py> = (Bound<'py, PyArray1<u64>>, Bound<'py, PyArray1<ChunkRecord>>);
+type Planned<'py> = (
+    Bound<'py, PyArray1<u64>>,
+    Vec<Bound<'py, PyArray1<ChunkRecord>>>,
+);
 type Descriptors = Option<(OwnedFd, Option<OwnedFd>)>;
 
 impl Ring {
@@ -283,7 +277,7 @@ impl Ring {
         let inner = Inner {
             leases: Arc::new(Leases::new(plan, maps, consumer)?),
             views,
-            container: container(keys),
+            container: Container::of(keys),
             first_row,
         };
         Ok(Ring::over(inner, plan_fd, None))
@@ -307,7 +301,7 @@ impl Ring {
         let inner = Inner {
             leases: Arc::new(Leases::new(plan, maps.into(), consumer)?),
             views,
-            container: container(keys),
+            container: Container::of(keys),
             first_row: 0,
         };
         Ok(Ring::over(inner, plan_fd, Some(ring_fd)))
@@ -390,10 +384,14 @@ impl Ring {
         Guards { inner, get }
     }
 
-    /// The plan's tasks, as its words, and its chunks.
+    /// The plan's tasks, as its words, and the chunks of each dataset, all of one file.
     fn planned<'py>(&self, py: Python<'py>) -> Planned<'py> {
         let plan = &self.inner.leases.plan;
-        let chunks = chunks::array(py, plan.table.chunks().to_vec());
+        let datasets = plan.table.datasets.iter();
+        let of_one = |&chunk: &Chunk| Chunk { source: 0, ..chunk };
+        let chunks =
+            datasets.map(|dataset| plan.table.chunks_of(dataset).iter().map(of_one).collect());
+        let chunks = chunks.map(|chunks| chunks::array(py, chunks)).collect();
         (PyArray1::from_vec(py, plan.task_words()), chunks)
     }
 

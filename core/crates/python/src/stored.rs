@@ -6,7 +6,7 @@
 
 use super::format_error::Raised;
 use super::store::waited;
-use super::table::{Delivered, Source, Table, table_of_one};
+use super::table::{Delivered, Source, Table, add_plain};
 use hdf5_format::chunks::{ChunkIndexKind, ChunkedLayout};
 use hdf5_format::cursor::{Block, UNDEFINED};
 use hdf5_format::dataspace::{Dataspace, UNLIMITED};
@@ -19,6 +19,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyTuple};
 use std::sync::Arc;
+use tables::builder::TableBuilder;
 
 type Filters<'py> = Vec<Bound<'py, PyTuple>>;
 pub type FilterValues = (u16, u16, Vec<u32>, Vec<u8>);
@@ -300,10 +301,11 @@ impl StoredDataset {
         let Some(file) = &self.file else {
             return Ok(None);
         };
-        waited(py, || {
-            table_of_one(file, &self.dataset, &source, delivered, piece_bytes)
-        })?
-        .raised()
+        let mut builder = TableBuilder::default();
+        let data = &self.dataset;
+        let added = || add_plain(&mut builder, file, data, &source, delivered, piece_bytes);
+        let is_added = waited(py, added)?.raised()?;
+        Ok(is_added.then(|| Table::of(builder)))
     }
 
     fn __eq__(&self, other: &StoredDataset) -> bool {

@@ -286,15 +286,16 @@ impl Builder {
 /// words of conversions.
 pub type Delivered = (u64, u64, u64, Vec<u64>);
 
-/// The table of a dataset whose elements are all in this file, and are decoded by the core. None: it is
-/// another one, or damaged.
-pub fn table_of_one(
+/// Add a dataset whose elements are all in this file, and are decoded by the core. False: it is another
+/// one, or damaged.
+pub fn add_plain(
+    builder: &mut TableBuilder,
     file: &File,
     dataset: &Dataset,
     source: &Source,
     (field_offset, field_bytes, delivered_bytes, conversions): Delivered,
     piece_bytes: u64,
-) -> FormatResult<Option<Table>> {
+) -> FormatResult<bool> {
     let space = &dataset.dataspace;
     let element_bytes = u64::from(dataset.element_bytes);
     let dims = if space.dims.is_empty() {
@@ -308,10 +309,10 @@ pub fn table_of_one(
         .try_fold(element_bytes, u64::checked_mul);
     let is_native = |filter: &Filter| FILTERS.iter().any(|one| one.id == u32::from(filter.id));
     let Some(n_bytes) = n_bytes.filter(|&n| n > 0 && !space.is_null) else {
-        return Ok(None);
+        return Ok(false);
     };
     if !dataset.external_files.is_empty() || !dataset.filters.iter().all(is_native) {
-        return Ok(None);
+        return Ok(false);
     }
     let mut values = source.values();
     let mut extents = pieces(dims, element_bytes, piece_bytes);
@@ -327,10 +328,10 @@ pub fn table_of_one(
             extents.clone_from(&chunked.chunk_dims);
             file.chunks(dataset)?
         }
-        Layout::Virtual { .. } => return Ok(None),
+        Layout::Virtual { .. } => return Ok(false),
     };
     if !are_inside(&chunks, &values) {
-        return Ok(None);
+        return Ok(false);
     }
     let filters = match &dataset.layout {
         Layout::Chunked(_) => &dataset.filters[..],
@@ -357,10 +358,14 @@ pub fn table_of_one(
         clipped: !matches!(dataset.layout, Layout::Chunked(_)),
         ..Shape::default()
     };
-    let mut builder = TableBuilder::default();
     let own = builder.source(&values);
+    let chunks = chunks.into_iter();
+    let chunks = chunks.map(|chunk| Chunk {
+        source: own,
+        ..chunk
+    });
     builder.dataset(&kind, &shape, own, chunks);
-    Ok(Some(Table::of(builder)))
+    Ok(true)
 }
 
 /// Whether chunks lie inside the file, or its inline bytes; those of a damaged file may not.

@@ -1,7 +1,7 @@
-//! What the rows of a tape are as arrays: their dtype and shape.
+//! What the rows of tapes are as arrays: their dtypes and shapes, and what a block puts them into.
 //!
 //! Law:
-//! 1. A view's row has as many bytes as the tape's.
+//! 1. A view's row has the bytes of the tape's.
 
 use numpy::PyArrayDescr;
 use numpy::PyArrayDescrMethods;
@@ -49,4 +49,22 @@ pub(super) fn known(views: Views<'_>, plan: &Plan) -> PyResult<Vec<View>> {
         });
     }
     Ok(kept)
+}
+
+/// What the arrays of a block are put into.
+pub(super) enum Container {
+    Single,
+    Tuple,
+    Dict(Vec<Py<PyAny>>),
+}
+
+impl Container {
+    /// None is one array, an empty list a tuple, and a list of keys a dict.
+    pub fn of(keys: Option<Vec<Py<PyAny>>>) -> Container {
+        match keys {
+            None => Container::Single,
+            Some(keys) if keys.is_empty() => Container::Tuple,
+            Some(keys) => Container::Dict(keys),
+        }
+    }
 }

@@ -1,4 +1,4 @@
-//! Rings of streams that are little: they hold all rows of a dataset.
+//! Rings of streams that are little: they hold all rows of one dataset or of several.
 //!
 //! Law:
 //! 1. The caller's own thread reads what is least, with the engine and into the ring that all streams
@@ -10,9 +10,10 @@
 use super::metadata::OpenedFile;
 use super::ring::Ring;
 use super::stored::StoredDataset;
-use super::table::{Delivered, Source, table_of_one};
+use super::table::{Delivered, Source, Table, add_plain};
 use super::views::known;
 use hdf5_format::chunk::Chunk;
+use hdf5_format::file::{Dataset, File};
 use hdf5_format::layout::Layout;
 use numpy::npyffi::npy_intp;
 use numpy::{PyArrayDescr, PyArrayDescrMethods};
@@ -22,7 +23,9 @@ use serve::process::ring_threads::read_here;
 use serve::ring::control::control_bytes;
 use serve::ring::kept_rings::ring_for;
 use serve::ring::leases::Leases;
-use tables::plan::{Plan, WHOLE_SLOTS};
+use std::os::fd::OwnedFd;
+use tables::builder::TableBuilder;
+use tables::plan::Plan;
 
 /// Places of a dataset that are looked for in the page cache, at most.
 const LOOKS: usize = 8;
@@ -32,82 +35,186 @@ const PIECE_BYTES: u64 = 256 << 10;
 /// Bytes that are read at most, and those of what is decoded before this returns.
 type MostBytes = (u64, u64);
 
-/// A ring for all blocks of a stream of a dataset; the rows of a block: `block_rows`, or those of a chunk,
-/// or as many as have `unchunked_bytes`; and how many of `n_readers` threads are to read it, none if it
-/// is read. `dtype` and `inner` are those of an element. None: it is more, or not in the page cache, or it
-/// cannot be read like this.
+/// A dataset, or a column of it: as it is stored, what of each element is delivered, and the dtype and the
+/// shape of an element.
+type Field<'py> = (
+    PyRef<'py, StoredDataset>,
+    Delivered,
+    Bound<'py, PyArrayDescr>,
+    Vec<u64>,
+);
+
+/// How many bytes and rows a field has.
+struct Size {
+    n_rows: u64,
+    n_bytes: u64,
+    row_shape: Vec<u64>,
+    row_bytes: u64,
+    /// Rows of a chunk; None: it is not chunked.
+    chunk_rows: Option<u64>,
+    /// Its elements are only copied.
+    is_copied: bool,
+}
+
+impl Size {
+    fn of((stored, _, dtype, inner): &Field<'_>) -> Option<Size> {
+        let (dataset, extents) = (&stored.dataset, stored.extents());
+        let [n_rows, dims @ ..] = &dataset.dataspace.dims[..] else {
+            return None;
+        };
+        let product = |each: &[u64], one: u64| each.iter().copied().try_fold(one, u64::checked_mul);
+        let row_shape = [dims, inner].concat();
+        let n_bytes = product(&dataset.dataspace.dims, dataset.element_bytes.into());
+        let row_bytes = product(&row_shape, dtype.itemsize() as u64);
+        Some(Size {
+            n_rows: *n_rows,
+            n_bytes: n_bytes.filter(|&n| n > 0)?,
+            row_bytes: row_bytes.filter(|&n| n > 0)?,
+            row_shape,
+            chunk_rows: extents.and_then(|extents| extents.first().copied()),
+            is_copied: extents.is_none() || dataset.filters.is_empty(),
+        })
+    }
+}
+
+/// How a stream reads fields of one length.
+struct Stream {
+    rows: u64,
+    block_rows: u64,
+    n_readers: usize,
+    /// All of it before this returns.
+    is_here: bool,
+}
+
+impl Stream {
+    /// None: they are of several lengths, or more than a ring is to hold.
+    fn of(sizes: &[Size], asked: &Asked) -> Option<Stream> {
+        let n_bytes = sizes.iter().map(|size| size.n_bytes);
+        let n_bytes = n_bytes.fold(0, u64::saturating_add);
+        let longest = sizes.iter().rev().max_by_key(|size| size.row_bytes)?;
+        let n_rows = longest.n_rows;
+        let (most, most_here) = asked.most_bytes;
+        let is_here = n_bytes <= most_here || sizes.iter().all(|size| size.is_copied);
+        let each = longest.chunk_rows.unwrap_or(n_rows);
+        let n_chunks = n_rows.div_ceil(each.max(1));
+        let is_one_length = sizes.iter().all(|size| size.n_rows == n_rows);
+        if !is_one_length || n_bytes > most || !is_here && n_chunks < asked.n_readers as u64 {
+            return None;
+        }
+        let by_bytes = asked.unchunked_bytes / longest.row_bytes;
+        let by_default = longest.chunk_rows.unwrap_or(by_bytes);
+        let block_rows = asked.block_rows.unwrap_or(by_default).max(1);
+        let of_blocks = n_rows / block_rows * block_rows;
+        Some(Stream {
+            rows: if asked.remainder { n_rows } else { of_blocks },
+            block_rows,
+            n_readers: if is_here { 1 } else { asked.n_readers },
+            is_here,
+        })
+    }
+}
+
+/// What a caller wants of a stream.
+struct Asked {
+    block_rows: Option<u64>,
+    unchunked_bytes: u64,
+    remainder: bool,
+    most_bytes: MostBytes,
+    n_readers: usize,
+}
+
+/// What is read of a dataset: its file, itself, what is delivered of each element, and its bytes.
+type Part<'a> = (&'a File, &'a Dataset, &'a Delivered, u64);
+
+/// The ring of a stream, and its plan for threads, if they are to read it. None: it is not in the page
+/// cache, or cannot be read like this.
+fn ring_of(
+    parts: &[Part<'_>],
+    stream: &Stream,
+    opened: &OpenedFile,
+    source: &Source,
+) -> Option<(Leases, Option<OwnedFd>)> {
+    let mut builder = TableBuilder::default();
+    for &(file, dataset, delivered, n_bytes) in parts {
+        let delivered = Delivered::clone(delivered);
+        if !add_plain(&mut builder, file, dataset, source, delivered, n_bytes).ok()? {
+            return None;
+        }
+    }
+    let table = Table::of(builder);
+    let n_readers = stream.n_readers;
+    let of_slots = |n_slots| control_bytes(n_readers, n_slots, 1);
+    let (rows, block_rows) = (stream.rows, stream.block_rows);
+    let plan = Plan::whole(table.words(), rows, block_rows, n_readers, of_slots).ok()?;
+    let datasets = plan.table.datasets.iter().zip(parts);
+    let in_file = datasets.filter(|(_, part)| !matches!(part.1.layout, Layout::Compact { .. }));
+    let looked = in_file.flat_map(|(dataset, _)| places(plan.table.chunks_of(dataset)));
+    if !opened.0.has_cached(looked) {
+        return None;
+    }
+    let maps = ring_for(&plan).ok()?;
+    let leases = Leases::new(plan, maps, 0).ok()?;
+    if !stream.is_here {
+        let of_plan = sealed_memfd(c"multitables-plan", leases.plan.bytes()).ok()?;
+        return Some((leases, Some(of_plan)));
+    }
+    let is_read = read_here(&leases) && leases.ready_blocks() == leases.total_blocks();
+    is_read.then_some((leases, None))
+}
+
+/// A ring for all blocks of a stream of datasets of one file and one length, by `keys` as in `Ring`; the
+/// rows of a block: `block_rows`, or those of a chunk of the longest rows, or as many as have
+/// `unchunked_bytes`; and how many of `n_readers` threads are to read it, none if it is read. None: it is
+/// more, or not in the page cache, or it cannot be read like this.
 #[expect(clippy::too_many_arguments, reason = "they are given by names")]
 #[pyfunction]
-#[pyo3(signature = (stored, opened, source, *, delivered, dtype, inner, block_rows, unchunked_bytes,
-    remainder, most_bytes, n_readers))]
+#[pyo3(signature = (fields, keys, opened, source, *, block_rows, unchunked_bytes, remainder, most_bytes,
+    n_readers))]
 pub fn whole_ring(
     py: Python<'_>,
-    stored: &StoredDataset,
+    fields: Vec<Field<'_>>,
+    keys: Option<Vec<Py<PyAny>>>,
     opened: &OpenedFile,
     source: Source,
-    delivered: Delivered,
-    dtype: Bound<'_, PyArrayDescr>,
-    inner: Vec<u64>,
     block_rows: Option<u64>,
     unchunked_bytes: u64,
     remainder: bool,
     most_bytes: MostBytes,
     n_readers: usize,
 ) -> PyResult<Option<(Ring, u64, usize)>> {
-    let (dataset, extents) = (&stored.dataset, stored.extents());
-    let (Some(file), [n_rows, dims @ ..]) = (&stored.file, &dataset.dataspace.dims[..]) else {
+    let asked = Asked {
+        block_rows,
+        unchunked_bytes,
+        remainder,
+        most_bytes,
+        n_readers,
+    };
+    let Some(sizes) = fields.iter().map(Size::of).collect::<Option<Vec<_>>>() else {
         return Ok(None);
     };
-    let product = |each: &[u64], one: u64| each.iter().copied().try_fold(one, u64::checked_mul);
-    let row_shape = [dims, &inner].concat();
-    let row_bytes = product(&row_shape, dtype.itemsize() as u64);
-    let stored_bytes = product(dims, dataset.element_bytes.into());
-    let n_bytes = stored_bytes.and_then(|bytes| bytes.checked_mul(*n_rows));
-    let (Some(row_bytes @ 1..), Some(n_bytes @ 1..)) = (row_bytes, n_bytes) else {
+    let parts = fields
+        .iter()
+        .zip(&sizes)
+        .map(|((stored, delivered, ..), size)| {
+            let file: &File = stored.file.as_ref()?;
+            Some((file, &stored.dataset, delivered, size.n_bytes))
+        });
+    let parts: Option<Vec<Part<'_>>> = parts.collect();
+    let (Some(parts), Some(stream)) = (parts, Stream::of(&sizes, &asked)) else {
         return Ok(None);
     };
-    let as_it_is = extents.is_none() || dataset.filters.is_empty();
-    let here = as_it_is || n_bytes <= most_bytes.1;
-    let chunk_rows = extents.map_or(1, |extents| n_rows.div_ceil(extents[0].max(1)));
-    if n_bytes > most_bytes.0 || !here && chunk_rows < n_readers as u64 {
-        return Ok(None);
-    }
-    let n_readers = if here { 1 } else { n_readers };
-    let of_chunk = extents.and_then(|extents| extents.first().copied());
-    let size = block_rows
-        .or(of_chunk)
-        .unwrap_or(unchunked_bytes / row_bytes);
-    let size = size.max(1);
-    let rows = if remainder {
-        *n_rows
-    } else {
-        n_rows / size * size
-    };
-    let made = py.detach(|| {
-        let table = table_of_one(file, dataset, &source, delivered, n_bytes);
-        let (words, len) = table.as_ref().ok()?.as_ref()?.words();
-        let control_bytes = control_bytes(n_readers, WHOLE_SLOTS, 1);
-        let plan = Plan::whole((words, len), rows, size, n_readers, control_bytes).ok()?;
-        let is_inline = matches!(dataset.layout, Layout::Compact { .. });
-        if !is_inline && !opened.0.has_cached(places(plan.table.chunks())) {
-            return None;
-        }
-        let maps = ring_for(&plan).ok()?;
-        let leases = Leases::new(plan, maps, 0).ok()?;
-        if !here {
-            let of_plan = sealed_memfd(c"multitables-plan", leases.plan.bytes()).ok()?;
-            return Some((leases, Some(of_plan)));
-        }
-        let is_read = read_here(&leases) && leases.ready_blocks() == leases.total_blocks();
-        is_read.then_some((leases, None))
-    });
+    let made = py.detach(|| ring_of(&parts, &stream, opened, &source));
     let Some((leases, of_plan)) = made else {
         return Ok(None);
     };
-    let row_shape = row_shape.into_iter().map(|n| n as npy_intp).collect();
-    let views = known(vec![(dtype, row_shape)], &leases.plan)?;
-    let n_threads = if here { 0 } else { n_readers };
-    Ok(Some((Ring::plain(leases, views, of_plan), size, n_threads)))
+    let views = fields.iter().zip(&sizes).map(|((_, _, dtype, _), size)| {
+        let row_shape = size.row_shape.iter().map(|&n| n as npy_intp);
+        (dtype.clone(), row_shape.collect())
+    });
+    let views = known(views.collect(), &leases.plan)?;
+    let n_threads = if stream.is_here { 0 } else { stream.n_readers };
+    let ring = Ring::plain(leases, views, keys, of_plan);
+    Ok(Some((ring, stream.block_rows, n_threads)))
 }
 
 /// Where some of the stored bytes lie: in some of the chunks, or at several places of the only one.

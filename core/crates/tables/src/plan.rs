@@ -25,8 +25,6 @@ mod coverage;
 mod ends;
 mod whole;
 
-pub use whole::WHOLE_SLOTS;
-
 pub const MAGIC: u64 = u64::from_le_bytes(*b"MTPLAN05");
 /// An endless stream has this many rows.
 pub const ENDLESS: u64 = u64::MAX;

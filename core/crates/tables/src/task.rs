@@ -53,11 +53,11 @@ pub struct Share {
 }
 
 impl Task {
-    /// All chunks of some rows of the only dataset.
-    pub fn whole(rows: Range<u64>, first_chunk: u64, n_chunks: u64) -> Task {
+    /// All chunks of some rows of a dataset, for the tape of the same number.
+    pub fn whole(dataset: u32, rows: Range<u64>, first_chunk: u64, n_chunks: u64) -> Task {
         Task {
-            dataset: 0,
-            tape: 0,
+            dataset,
+            tape: dataset,
             kind: KIND_CHUNKS,
             share: 0,
             shares: 0,

@@ -14,14 +14,12 @@ use crate::ring::maps::{RingMaps, map_control, map_ring};
 use crate::ring::reader_loop::{End, LibraryRead, Reader};
 use engine::counters::{Mark, STATE_FAILED, STATE_FINISHED, STATE_HANDED_OVER};
 use engine::task_error::panicked;
-use os::descriptors::{Received, receive_with_descriptors};
+use os::descriptors::{Received, close_with_program, receive_with_descriptors};
+use os::parent;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use tables::plan::Plan;
-
-/// Milliseconds between two looks at a parent, where no descriptor shows its end.
-const LOOK_MS: i32 = 200;
 
 /// What a reader does through HDF5 libraries.
 pub struct Library<'a> {
@@ -31,9 +29,8 @@ pub struct Library<'a> {
 
 /// Serve streams until the parent closes the socket.
 pub fn serve(socket: OwnedFd, parent: i32, library: &mut Library<'_>) -> io::Result<()> {
-    end_with(parent, socket.as_raw_fd())?;
-    // SAFETY: a live descriptor. What the library starts must not keep the parent's socket.
-    unsafe { libc::fcntl(socket.as_raw_fd(), libc::F_SETFD, libc::FD_CLOEXEC) };
+    parent::end_with(parent, socket.as_raw_fd())?;
+    close_with_program(socket.as_fd()); // what the library starts must not keep it
     while let Some((me, plan_fd, ring_fd)) = receive(&socket)? {
         if me & WORK_QUEUE != 0 {
             let me = (me & !WORK_QUEUE) as usize;
@@ -101,37 +98,6 @@ pub(super) fn stream(
     };
     record.state.store(state, SeqCst);
     ring.control.tell_rest();
-}
-
-/// End this process when `parent` ends. A pidfd sees every kind of death, and is not fooled by
-/// descriptors that the parent's other children inherited. Where a sandbox hides process ids, the
-/// parent's end of the socket has to do.
-fn end_with(parent: i32, socket: RawFd) -> io::Result<()> {
-    // SAFETY: pidfd_open takes a pid and flags and returns a descriptor or -1.
-    let pidfd = unsafe { libc::syscall(libc::SYS_pidfd_open, parent, 0) } as RawFd;
-    std::thread::Builder::new().spawn(move || {
-        // SAFETY: plain system calls.
-        let known = parent > 0 && unsafe { libc::getppid() } >= 0;
-        // SAFETY: as above.
-        while !known || unsafe { libc::getppid() } == parent {
-            let mut poll = libc::pollfd {
-                fd: if known { pidfd } else { socket },
-                events: if known { libc::POLLIN } else { 0 },
-                revents: 0,
-            };
-            // SAFETY: one valid pollfd; a negative descriptor is passed over.
-            let ready =
-                unsafe { libc::poll(&raw mut poll, 1, if pidfd < 0 { LOOK_MS } else { -1 }) };
-            if ready < 0 {
-                std::thread::sleep(std::time::Duration::from_millis(LOOK_MS as u64));
-            } else if ready > 0 && !known {
-                break;
-            }
-        }
-        // SAFETY: ends the process at once, without running Python's exit code.
-        unsafe { libc::_exit(0) };
-    })?;
-    Ok(())
 }
 
 /// The next stream: this reader's number, the plan, the ring; `None` at the end of the socket.

@@ -16,7 +16,7 @@ use engine::counters::{RECORD_BYTES, Record, STATE_FAILED, STATE_FINISHED};
 use engine::fetch::queue::Turnstile;
 use os::clock::now_ns;
 use os::futex;
-use os::sync::{AtomicU32, AtomicU64, Pad};
+use os::sync::{AtomicU32, AtomicU64, Pad, processor};
 use os::turns::Turns;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::time::Duration;
@@ -228,7 +228,7 @@ impl Control {
 
     /// The rows of `task` are in the ring; the next one's are expected after `next`.
     pub fn publish(&self, reader: usize, task: u64, next: Duration) {
-        let cpu = u64::from(this_cpu());
+        let cpu = u64::from(processor());
         self.record(reader).cpu.store(cpu, Relaxed);
         self.slot(task).store(((task + 1) << 8) | PUBLISHED, SeqCst);
         let published = self.head().published.fetch_add(1, SeqCst) + 1;
@@ -403,7 +403,7 @@ impl Control {
     pub fn arm(&self, enough: u64, plenty: u64) -> u32 {
         let head = self.head();
         let word = head.wake_word.load(SeqCst);
-        head.parent_cpu.store(this_cpu(), Relaxed);
+        head.parent_cpu.store(processor(), Relaxed);
         // Several threads, and processes, may wait: the one that wants least decides.
         head.wake_enough.fetch_max(!enough.max(1), SeqCst);
         let mut before = head.wake_plenty.load(SeqCst);
@@ -432,17 +432,6 @@ impl Control {
 
     pub fn published(&self) -> u64 {
         self.head().published.load(SeqCst)
-    }
-}
-
-/// The number of the processor on which this thread runs. The same for all where it is not known.
-fn this_cpu() -> u32 {
-    #[cfg(all(test, feature = "races"))]
-    return os::sync::races::processor();
-    // SAFETY: it takes nothing, and gives -1 where it is not known.
-    #[cfg(not(all(test, feature = "races")))]
-    unsafe {
-        libc::sched_getcpu() as u32
     }
 }
 

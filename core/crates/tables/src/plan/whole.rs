@@ -1,8 +1,8 @@
-//! The plan of a stream that its ring holds whole, made of a table of one dataset.
+//! The plan of a stream that its ring holds whole, made of a table of datasets of equal length.
 //!
 //! Law:
 //! 1. Readers have about equally many tasks, each of enough chunks to decode them in groups.
-//! 2. The tape has one of few sizes, so that the ring of one stream serves the next one.
+//! 2. A tape has one of few sizes, so that the ring of one stream serves the next one.
 //! 3. It is checked as every plan is.
 
 use super::{Header, MAGIC, Memory, Plan, Refused, TapeRecord, Task, table};
@@ -11,8 +11,8 @@ use crate::words::put;
 use os::memory::page_bytes;
 use std::sync::Arc;
 
-/// Slots of tasks in the control header.
-pub const WHOLE_SLOTS: usize = 16;
+/// Slots of tasks in the control header, at least.
+const MIN_SLOTS: usize = 16;
 /// Bytes of a task, about.
 const TASK_BYTES: u64 = 1 << 20;
 /// The shortest tape, and how many sizes lie between one and its double.
@@ -33,58 +33,64 @@ impl Plan {
         unsafe { table::<u8>(&self.map, 0, self.header.total_bytes) }
     }
 
-    /// The plan for the first rows of a dataset, in blocks of `block_rows`; `table` are the words and the
-    /// bytes of its table. The control header has room for the readers and `WHOLE_SLOTS`.
+    /// The plan for the first rows of all datasets of a table, in blocks of `block_rows`; `table` are its
+    /// words and its bytes. `control_bytes` are those of a control header with this number of slots.
     pub fn whole(
         (table, table_bytes): (&Arc<Vec<u64>>, usize),
         rows: u64,
         block_rows: u64,
         n_readers: usize,
-        control_bytes: usize,
+        control_bytes: impl Fn(usize) -> usize,
     ) -> Result<Plan, Refused> {
         let datasets = DatasetTable::over(Memory::Private(table.clone()), 0, table_bytes)?;
-        let dataset = datasets
-            .datasets
-            .first()
-            .ok_or("a table without a dataset")?;
-        let control_bytes = control_bytes.next_multiple_of(page_bytes()) as u64;
+        let datasets = &datasets.datasets;
+        let numbered = || datasets.iter().zip(0..);
+        let of_all = numbered().map(|(dataset, number)| tasks(dataset, number, rows, n_readers));
+        let mut tasks = of_all.collect::<Vec<_>>().concat();
+        tasks.sort_by_key(|task| task.row_begin);
+        let n_slots = (tasks.len() + 1).next_power_of_two().max(MIN_SLOTS);
+        let control_bytes = control_bytes(n_slots).next_multiple_of(page_bytes()) as u64;
         let block_rows = block_rows.min(rows.max(1));
-        let needed = rows.max(1).checked_mul(dataset.row_bytes as u64);
-        let tape_bytes = tape_bytes(needed.ok_or("the rows are too long")?);
-        let tasks = tasks(dataset, rows, n_readers as u64);
-        let head = size_of::<Header>() + size_of::<TapeRecord>() + size_of_val(&tasks[..]);
+        let mut ring_bytes = control_bytes;
+        let mut tapes = Vec::with_capacity(datasets.len());
+        for (dataset, number) in numbered() {
+            let needed = rows.max(1).checked_mul(dataset.row_bytes as u64);
+            let bytes = tape_bytes(needed.ok_or("the rows are too long")?);
+            tapes.push(TapeRecord {
+                dataset: u64::from(number),
+                at: ring_bytes,
+                bytes,
+                caches: 0,
+                ends: 0,
+            });
+            ring_bytes = ring_bytes.saturating_add(bytes);
+        }
+        let head = size_of::<Header>() + size_of_val(&tapes[..]) + size_of_val(&tasks[..]);
         let len = head + table_bytes;
         let header = Header {
             magic: MAGIC,
             total_bytes: len as u64,
-            n_tapes: 1,
+            n_tapes: tapes.len() as u64,
             n_tasks: tasks.len() as u64,
             n_order: 0,
             n_listed: 0,
             n_readers: n_readers as u64,
-            n_slots: WHOLE_SLOTS as u64,
+            n_slots: n_slots as u64,
             first_row: 0,
             lap_rows: rows,
             end_row: rows,
             capacity_rows: rows.max(1),
             block_rows,
             control_bytes,
-            ring_bytes: control_bytes.saturating_add(tape_bytes),
+            ring_bytes,
             lap_blocks: 0,
             cache_bytes: 0,
             n_ends: 0,
             n_consumers: 1,
         };
-        let tape = TapeRecord {
-            dataset: 0,
-            at: control_bytes,
-            bytes: tape_bytes,
-            caches: 0,
-            ends: 0,
-        };
         let mut words = Vec::with_capacity(head / 8 + table.len());
         put(&mut words, &[header]);
-        put(&mut words, &[tape]);
+        put(&mut words, &tapes);
         put(&mut words, &tasks);
         words.extend_from_slice(table);
         Plan::checked(Memory::Private(Arc::new(words)), len)
@@ -92,13 +98,13 @@ impl Plan {
 }
 
 /// Tasks for the first rows of a dataset, of whole chunks.
-fn tasks(dataset: &Dataset, rows: u64, n_readers: u64) -> Vec<Task> {
+fn tasks(dataset: &Dataset, number: u32, rows: u64, n_readers: usize) -> Vec<Task> {
     let (outer, inner) = (dataset.chunk_dims[0], dataset.inner_chunks());
     let chunk_rows = rows.div_ceil(outer);
     let n_bytes = rows.saturating_mul(dataset.row_bytes as u64);
     let n_tasks = n_bytes.div_ceil(TASK_BYTES).max(1);
     let each = chunk_rows
-        .div_ceil(n_tasks.next_multiple_of(n_readers))
+        .div_ceil(n_tasks.next_multiple_of(n_readers as u64))
         .max(1);
     let begins = (0..chunk_rows).step_by(each as usize);
     begins
@@ -106,7 +112,7 @@ fn tasks(dataset: &Dataset, rows: u64, n_readers: u64) -> Vec<Task> {
             let end = (begin + each).min(chunk_rows);
             let of_rows = begin * outer..end.saturating_mul(outer).min(rows);
             let chunks = (end - begin).saturating_mul(inner);
-            Task::whole(of_rows, begin.saturating_mul(inner), chunks)
+            Task::whole(number, of_rows, begin.saturating_mul(inner), chunks)
         })
         .collect()
 }
