@@ -130,17 +130,14 @@
 #     key_groups.py          rows by the values of a key, and where blocks are cut
 #     divisions.py         tables sorted by an index, cut by its values
 #     damaged_chunks.py      rows that are skipped because their chunk cannot be read
-#     column_plan.py         from groups of columns and the ends of their blocks to one read plan
-#     divisions.py           tables that are sorted by an index, cut into partitions by its values
 #   wire/                    plans and requests as bytes (pure; readers import it, too)
 #     plan_bytes.py          ReadPlan -> bytes that the core reads, datasets -> its table
 #     request_bytes.py       what a request asks, as bytes for a reader
 #     values.py              numbers, texts, arrays and their compounds, as bytes
 #     survey_bytes.py        the datasets of a survey as a table of the core
 #   parent/                  runs only in the user's process; the faces stand here
-#     streamer.py            the public Streamer: paths and options -> streams
-#     many_datasets.py       the part of it that streams many datasets at once
-#     streamer_base.py       its file, and the readers that it keeps
+#     streamer.py            the public Streamer: paths and options -> queues
+#     file_loaders.py        its other part: batches, collections and columns of a file
 #     random_reader.py       the public Reader: datasets, and requests for what was indexed
 #     codec_limit.py         the codec limit, to measure streams against
 #     build_info.py          versions and features, for bug reports
@@ -153,8 +150,6 @@
 #     start_blocks.py        what is asked for -> a stream of whichever kind
 #     dependents.py          what ends with an object that has given it out
 #     titles.py              what a stream is of, in the words of a repr
-#     event_log.py           when a rank started, opened, read and computed: a table of time stamps
-#     ranks.py               which rank this process is: as it was given, or as MPI says
 #     readers/               reader processes
 #       process.py           the only file that starts and signals processes
 #       supervisor.py        starts, watches, replaces and stops readers
@@ -223,6 +218,7 @@
 #       column_block.py      the public blocks, and tables that other libraries make of them
 #     open/                  the public `open`: files, groups and datasets with names of h5py
 #       attributes.py        the attributes of an object
+#       closed.py            files whose last handle was closed, kept for some seconds
 #       conversion.py        elements of one dtype as elements of another, as HDF5 converts them
 #       dataset.py           the public `Dataset` of `multitables.open`: h5py's names
 #       dataset_id.py        how a dataset is stored, as h5py's ``dataset.id`` says it: its chunks
@@ -231,17 +227,20 @@
 #       filters.py           the filters of a dataset in h5py's words
 #       group.py             groups: a mapping from names to objects, and ways through what is below
 #       handle.py            what all objects of one `multitables.open` share
+#       ids.py               h5py's low-level view of other objects
 #       is_hdf5.py           `multitables.is_hdf5`: whether a file has HDF5's signature
 #       kept.py              a property that is computed once
 #       library.py           what only an HDF5 library can read, read in a process of its own
 #       links.py             what links say: a path here, a path in another file, or an object
 #       mapping.py           mappings by name, and views of them, that behave as h5py's
 #       objects.py           what groups, datasets and named types have in common
+#       properties.py        what a dataset was created with
 #       read.py              `multitables.read`: one selection of one dataset, in one call
 #       read_only.py         h5py's methods that write, refused: a file is only read
 #       reading.py           the elements of one dataset, read into arrays
 #       regions.py           parts of datasets as h5py has them: regions of references
 #       results.py           memory for results
+#       samples.py           clips and patches by their numbers
 #       stored_type.py       the element type of a dataset: its dtype
 #       views.py             views of a dataset that change what reading it gives: other types
 #       visits.py            ways through the groups of a file, in the order of the names
@@ -255,34 +254,6 @@
 #       proxy.py             a stand-in for a result, that ends with its block
 #       service.py           what a Reader and its requests share
 #       notifier.py          the thread that tells requests their end
-#     open/                files as h5py has them
-#       handle.py          what the objects of one file share
-#       closed.py          files whose last handle was closed, kept for some seconds
-#       kept.py            a property that is computed once
-#       objects.py         what groups, datasets and named types have in common
-#       file.py            the public open
-#       group.py           groups: names -> objects
-#       links.py           what links say
-#       visits.py          ways through the groups of a file
-#       mapping.py         mappings by name, and views of them
-#       read_only.py       methods that write, refused
-#       dataset.py         datasets
-#       stored_type.py     their element types
-#       reading.py         their elements, by the core in this process or by a library
-#       results.py         memory for results
-#       conversion.py      elements of one dtype as elements of another
-#       samples.py         clips and patches by their numbers
-#       views.py           views as another type, as text, of some fields
-#       dataset_id.py      their chunks, and the bytes of these
-#       ids.py             h5py's low-level view of other objects
-#       properties.py      what a dataset was created with
-#       filters.py         their filters
-#       regions.py         regions of references, and sources of virtual datasets
-#       dimensions.py      their axes, and scales of these
-#       attributes.py      attributes of objects
-#       library.py         what only an HDF5 library can read
-#       read.py            the public read: one selection in one call
-#       is_hdf5.py         the public is_hdf5
 #   later.py                 public names that are imported when they are first named
 #   adapters/                runs in the user's process, each file with one library
 #     torch_iterable.py      the public TorchDataset: batches as tensors
@@ -296,7 +267,6 @@
 #     tf_tensors.py          the public tf_dataset
 #     netcdf.py              groups of a file as netCDF-4 has them
 #     xarray_engine.py       xarray's engine "multitables": these as datasets of xarray
-#     dask_collections.py    `to_dask` and `to_dask_dataframe`: datasets as collections of Dask
 #   reader/                  runs only in a reader process
 #     __main__.py            hands the control socket to the core
 #     fallback.py            what the core does not decode, through h5py or PyTables

@@ -176,7 +176,11 @@ def check_any_version(name: str, value: Any) -> CheckedVersion | None:
     return None if value is None else check_version(name, value)
 
 
-def option(check: Check) -> Any:
+def _as_it_is(_: str, value: Any) -> Any:
+    return value
+
+
+def option(check: Check = _as_it_is) -> Any:
     return field(metadata={"check": check})
 
 
@@ -186,19 +190,20 @@ _T = TypeVar("_T")
 def checked(kind: type[_T], **given: Any) -> _T:
     """Make one of the classes below of what a user gave, and fill in what is left open.
 
+    What else was given is left to others.
+
     Raises
     ------
     OptionsError
         An option that cannot work.
     """
-    for name, check in _checks(cast(Any, kind)):
-        given[name] = check(name, given[name])
-    return kind(**given)
+    checks = _checks(cast(Any, kind))
+    return kind(**{name: check(name, given[name]) for name, check in checks})
 
 
 @lru_cache
 def _checks(kind: type[Any]) -> list[tuple[str, Check]]:
-    return [(one.name, one.metadata["check"]) for one in fields(kind) if "check" in one.metadata]
+    return [(one.name, one.metadata["check"]) for one in fields(kind)]
 
 
 @dataclass(frozen=True)

@@ -219,8 +219,8 @@ class Structure:
 
 def map_arrays(change: Callable[[Any], Any], batch: Any) -> Any:
     """Return the batch with `change` applied to every array."""
-    if isinstance(batch, dict):
-        return {name: change(array) for name, array in batch.items()}
+    if isinstance(batch, dict | NamedArrays):
+        return {name: map_arrays(change, array) for name, array in batch.items()}
     if isinstance(batch, tuple):
         return tuple([change(array) for array in batch])
     return change(batch)

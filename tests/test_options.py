@@ -19,21 +19,7 @@ from _multitables.plan import reader_options
 
 
 def checked(**given: Any) -> reader_options.StreamOptions:
-    return reader_options.stream_options(
-        **{
-            "n_procs": None,
-            "read_ahead": None,
-            "cyclic": False,
-            "block_size": None,
-            "ordered": False,
-            "remainder": False,
-            "rows": None,
-            "version": None,
-            "follow": False,
-            "max_wait_seconds": None,
-            **given,
-        },
-    )
+    return reader_options.stream_options(given)
 
 
 def test_defaults(monkeypatch: pytest.MonkeyPatch) -> None:

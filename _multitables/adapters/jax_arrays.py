@@ -10,20 +10,18 @@ Law
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax
 
 from _multitables.adapters import no_dtype
 from _multitables.index.files.name import Filename
+from _multitables.parent.batches.loader import Changed, Loader
 from _multitables.parent.ragged.ragged_block import RaggedBlock
 from _multitables.parent.streamer import Streamer
 from _multitables.parent.titles import file_title
 from _multitables.plan.casts import as_bfloat16, bfloat16_of
 from _multitables.tree import Paths, map_arrays, native
-
-if TYPE_CHECKING:
-    from _multitables.parent.batches.batches import Batches
 
 
 def jax_batches(
@@ -57,10 +55,7 @@ def jax_batches(
     open_options : mapping, optional
         Options of `tables.open_file`, and ``storage_options``, as for `Streamer`.
     **options
-        Those of `Streamer.get_batches`: ``n_procs``, ``shuffle``, ``seed``, ``epochs``,
-        ``start_epoch``, ``drop_last``, ``rows``, ``field``, ``read_ahead``, ``window_rows``,
-        ``even``, ``memory_limit_bytes``, ``skip_damaged``, ``inner``, ``sample``,
-        ``weights``, ``draws``.
+        Other options of `Streamer.get_batches`, such as ``shuffle`` or ``sample``.
 
     Returns
     -------
@@ -100,7 +95,7 @@ def jax_batches(
     return JaxBatches(batches, transform, f"{path!r} in {file_title(streamer.filename)}", brains)
 
 
-class JaxBatches:
+class JaxBatches(Changed):
     """Batches as arrays of JAX; made by `jax_batches`.
 
     Attributes
@@ -111,11 +106,12 @@ class JaxBatches:
 
     def __init__(
         self,
-        batches: Batches,
+        batches: Loader,
         transform: Callable[[Any], Any] | None,
         where: str,
         brains: Sequence[bool] = (),
     ) -> None:
+        super().__init__(batches, transform, where, brains)
         self.batches = batches
         #: Which arrays are of bfloat16, if any.
         self._brains = brains if any(brains) else ()
@@ -124,37 +120,6 @@ class JaxBatches:
 
     def __iter__(self) -> Iterator[Any]:
         return map(self._changed, self.batches)
-
-    def __len__(self) -> int:
-        """Batches of the next iteration."""
-        return len(self.batches)
-
-    @property
-    def epoch(self) -> int:
-        """The epoch with which the next iteration begins."""
-        return self.batches.epoch
-
-    def set_epoch(self, epoch: int) -> None:
-        """Let the next iteration begin with `epoch`."""
-        self.batches.set_epoch(epoch)
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return what was delivered so far; see `Batches.state_dict`."""
-        return self.batches.state_dict()
-
-    def load_state_dict(self, state: Any) -> None:
-        """Let the next iteration go on where a state was taken."""
-        self.batches.load_state_dict(state)
-
-    def close(self) -> None:
-        """End all iterations and readers. Arrays that are held stay valid."""
-        self.batches.close()
-
-    def __enter__(self) -> JaxBatches:
-        return self
-
-    def __exit__(self, kind: object, value: object, trace: object) -> None:
-        self.close()
 
     def _changed(self, batch: Any) -> Any:
         arrays = map_arrays(self._array, batch)

@@ -15,15 +15,9 @@ import tensorflow as tf
 
 from _multitables.adapters import no_dtype
 from _multitables.index.files.name import Filename
-from _multitables.index.joined.kept_source import KeptSource
 from _multitables.options import wrong
-from _multitables.parent.ragged.open_rows import OpenedRows
-from _multitables.parent.ragged.open_samples import open_samples
-from _multitables.parent.ragged.rows_of_requests import nothing
-from _multitables.parent.stream.open_stream import DataSpec, Opened, open_data
 from _multitables.parent.streamer import Streamer
-from _multitables.parent.titles import file_title
-from _multitables.plan.casts import bfloat16_of, check_casts
+from _multitables.plan.casts import bfloat16_of
 from _multitables.plan.samples import Ranges
 from _multitables.tree import Paths, map_arrays, native
 
@@ -71,39 +65,24 @@ def tf_dataset(
     >>> dataset = multitables.tf_dataset("run7.h5", ("/images", "/labels"), 256)  # doctest: +SKIP
     >>> model.fit(dataset.prefetch(2))  # doctest: +SKIP
     """
-    opened_with = dict(open_options or {})
-    streamer = Streamer(filename, **opened_with)
-    batches = streamer.get_batches(path, batch_size, **options)
-    skips = bool(opened_with.get("skip_missing"))
-    file = KeptSource(streamer.filename, opened_with, keeps=False, skip_missing=skips)
-    sample = options.get("sample")
-    if isinstance(sample, Ranges):
+    if isinstance(sample := options.get("sample"), Ranges):
         raise wrong("sample", "has samples of different lengths", sample, "Give Clips or At")
     dtype = options.get("dtype")
     if dtype is not None and any(bfloat16_of(path, dtype)):
         raise wrong("dtype", "cannot be bfloat16 here", dtype, "Let TensorFlow cast what it gets")
-    casts = check_casts(path, dtype, options.get("scale"), options.get("decode"))
-    spec = DataSpec(file, path, options.get("field"), sample=sample, casts=casts)
-    opened: Opened | OpenedRows
-    if sample is None:
-        opened = open_data(spec)
-        shapes = [(index.dtype, index.row_shape) for index in opened.indexes]
-    else:
-        opened = open_samples(spec)
-        empty = [nothing(entry) for entry in opened.entries]
-        shapes = [(one.dtype, one.shape[1:]) for one in empty]
+    batches = Streamer(filename, **(open_options or {})).get_batches(path, batch_size, **options)
     rows = batch_size if options.get("drop_last") else None
+    structure, kinds = batches._kinds()
     specs = []
-    for index, (dtype, shape) in zip(opened.indexes, shapes, strict=True):
+    for where, dtype, shape in kinds:
         try:
-            known = tf.as_dtype(dtype.newbyteorder("="))
+            known = tf.as_dtype(dtype and dtype.newbyteorder("="))
         except TypeError:
-            where = f"{index.path!r} in {file_title(index.filenames)}"
-            raise no_dtype("TensorFlow", dtype, where) from None
+            raise no_dtype("TensorFlow", dtype or "rows of different lengths", where) from None
         specs.append(tf.TensorSpec((rows, *shape), known))
 
     def generate() -> Iterator[Any]:
         for batch in batches:
             yield map_arrays(native, batch)
 
-    return tf.data.Dataset.from_generator(generate, output_signature=opened.structure.pack(specs))
+    return tf.data.Dataset.from_generator(generate, output_signature=structure.pack(specs))

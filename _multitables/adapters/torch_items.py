@@ -32,13 +32,14 @@ def of_tensors(item: Item, to_tensor: Callable[[Any], torch.Tensor]) -> Item:
 
 
 def check_alone(
+    loader: object,
     path: Any,
     batch_size: Any,
     pin_memory: bool,
     open_options: Mapping[str, Any] | None,
     options: Mapping[str, Any],
 ) -> None:
-    """Raise if something is given beside a collection that only means something for batches."""
+    """Raise if something is given beside a loader that only means something for a file."""
     given = {
         "path": path,
         "batch_size": batch_size,
@@ -49,8 +50,8 @@ def check_alone(
     for name, value in given.items():
         if value is not None:
             raise OptionsError(
-                f"{name} cannot be given with a collection, got {value!r}",
-                advice="Give it to get_collection, if that has it",
+                f"{name} cannot be given with a {type(loader).__name__}, got {value!r}",
+                advice="Give it to what makes that, if it takes it",
                 option=name,
                 got=value,
             )

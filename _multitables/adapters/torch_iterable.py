@@ -5,7 +5,8 @@ Law
 1. A dataset is a description until a process iterates over it: it can be pickled and forked, and
    each process has a stream of its own.
 2. Ranks, and within a rank the processes of a `DataLoader`, share out the rows; no row comes twice.
-3. Order, epochs and resuming are those of `Batches`; this file only tells the right process.
+3. Order, epochs and resuming are those of a `Loader`, of which alone it asks them; this file only
+   chooses the right process.
 4. A batch is not kept after it was handed out.
 """
 
@@ -13,7 +14,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch.utils.data import IterableDataset
@@ -24,20 +25,14 @@ from _multitables.adapters.torch_items import check_alone, of_tensors
 from _multitables.adapters.torch_tensors import crossing, distributed, loader_number, split, tensor
 from _multitables.errors import OptionsError, SubprocessException
 from _multitables.index.files.name import Filename
-from _multitables.index.files.names import files_named, whole_names
 from _multitables.options import check_number
-from _multitables.parent.batches.mixture import Mixture
-from _multitables.parent.collection.collection import Collection
+from _multitables.parent.batches.loader import Loader
 from _multitables.parent.collection.item import Item
 from _multitables.parent.ragged.ragged_block import RaggedBlock
 from _multitables.parent.streamer import Streamer
 from _multitables.parent.titles import file_title
 from _multitables.plan.casts import as_bfloat16, bfloat16_of
-from _multitables.remote.options import StorageOptions
 from _multitables.tree import Paths, map_arrays
-
-if TYPE_CHECKING:
-    from _multitables.parent.batches.batches import Batches
 
 #: All calls of CUDA; tests put a stand-in here.
 cuda = Cuda()
@@ -48,10 +43,12 @@ class TorchDataset(IterableDataset[Any]):
 
     Parameters
     ----------
-    filename : str, path-like, sequence of them, Collection or Mixture
-        The HDF5 file, or several, as for `Streamer`. Or, alone, what `Streamer.get_collection`
-        made: then items are delivered, as dicts of tensors. `transform` gets an `Item` of tensors,
-        with its key and scales. Or, alone, a `Mixture`, without processes of a `DataLoader`.
+    filename : str, path-like, sequence of them, or a loader
+        The HDF5 file, or several, as for `Streamer`. Or, alone, what `Streamer.get_collection`,
+        `Streamer.get_batches`, `Streamer.get_columns` or `Collection.to_batches` made: items,
+        batches of them and blocks of columns are delivered as dicts of tensors. `transform` gets an
+        `Item` of tensors, with its key and scales. Or, alone, a `Mixture`, without processes of a
+        `DataLoader`.
     path : str, or list, tuple or dict of str
         Dataset in the file, or several of equal length: batches are then tuples, or dicts with the
         same keys, of tensors.
@@ -70,10 +67,7 @@ class TorchDataset(IterableDataset[Any]):
     open_options : mapping, optional
         Options of `tables.open_file`, and ``storage_options``, as for `Streamer`.
     **options
-        Those of `Streamer.get_batches`: ``n_procs``, ``shuffle``, ``seed``, ``epochs``,
-        ``start_epoch``, ``drop_last``, ``rows``, ``field``, ``read_ahead``, ``window_rows``,
-        ``even``, ``memory_limit_bytes``, ``skip_damaged``, ``inner``, ``sample``,
-        ``weights``, ``draws``.
+        Other options of `Streamer.get_batches`, such as ``shuffle`` or ``sample``.
 
     Raises
     ------
@@ -106,7 +100,7 @@ class TorchDataset(IterableDataset[Any]):
 
     def __init__(
         self,
-        filename: Filename | Iterable[Filename] | Collection | Mixture,
+        filename: Filename | Iterable[Filename] | Loader,
         path: Paths | None = None,
         batch_size: int | None = None,
         *,
@@ -117,40 +111,36 @@ class TorchDataset(IterableDataset[Any]):
         open_options: Mapping[str, Any] | None = None,
         **options: Any,
     ) -> None:
-        self._items = filename if isinstance(filename, Collection | Mixture) else None
-        if self._items is not None:
-            check_alone(path, batch_size, pin_memory, open_options, options)
-            options = {"epochs": self._items.epochs, "start_epoch": self._items.epoch}
+        self._given = None if rank is None and world_size is None else (rank or 0, world_size or 1)
+        if isinstance(filename, Loader):
+            check_alone(filename, path, batch_size, pin_memory, open_options, options)
+            self._loader, self._where = filename, repr(filename)
         elif path is None or batch_size is None:
             raise TypeError("TorchDataset takes a file, a path and a batch_size, or a collection")
-        # Processes and passes have the same files, whatever matches later.
+        else:
+            # Processes and passes have the same files, whatever matches later.
+            streamer, given = Streamer(filename, **(open_options or {})), self._given or (0, 1)
+            filename = streamer.filename
+            self._loader = streamer.get_batches(
+                path, batch_size, rank=given[0], world_size=given[1], **options
+            )
+            self._where = f"{path!r} in {file_title(filename)}"
         self.filename: Any = filename
-        storage = StorageOptions.of((open_options or {}).get("storage_options"))
-        if self._items is None:
-            self.filename, storage = files_named(filename, storage)
-            self._names = whole_names(self.filename)
         self.path = path
         self.batch_size = batch_size
         self._pin_memory = pin_memory
         self._transform = transform
-        self._given = None if rank is None and world_size is None else (rank or 0, world_size or 1)
-        self._open_options = {**(open_options or {}), "storage_options": storage}
-        self._options = options
-        self._where = (
-            repr(filename)
-            if self._items is not None
-            else f"{path!r} in {file_title(self.filename)}"
-        )
+        dtype = options.get("dtype")
+        #: Which tensors are of bfloat16.
+        self._brains = [] if path is None or dtype is None else bfloat16_of(path, dtype)
         self._streams: tuple[Any, ...] = ()
         #: What `load_state_dict` was given, its epoch, and the number of the pass that it is for;
         #: None in a process of a DataLoader.
         self._state: tuple[Any, int, int | None] | None = None
-        if self._items is None:
-            self._shared_out(*(self._given or (0, 1)))  # to check the options now
-        self._passes = Passes(options.get("start_epoch", 0))
+        self._passes = Passes(self._loader.epoch)
         self._memory: Pinned | None = None
-        #: Process, rank and world size of the stream, and the stream.
-        self._mine: tuple[tuple[int, int, int], Batches | Collection | Mixture] | None = None
+        #: Process and rank of the stream, and the stream.
+        self._mine: tuple[tuple[int, tuple[int, int] | None], Loader] | None = None
 
     def __iter__(self) -> Iterator[Any]:
         pinned = self._pinned()
@@ -160,14 +150,11 @@ class TorchDataset(IterableDataset[Any]):
             self._state = None
         else:
             batches = self._in_loader(*part)
-        dtype, path = self._options.get("dtype"), self.path
-        brains = [] if path is None or dtype is None else bfloat16_of(path, dtype)
-        return _Pass(batches, pinned, self._transform, self._where, brains)
+        return _Pass(batches, pinned, self._transform, self._where, self._brains)
 
-    def _in_loader(self, part: int, parts: int) -> Batches | Collection | Mixture:
+    def _in_loader(self, part: int, parts: int) -> Loader:
         """Come to the next pass of a `DataLoader`, as one of its processes."""
-        epochs = self._options.get("epochs", 1) or 0
-        turn = self._passes.begin(loader_number(), part, parts, epochs)
+        turn = self._passes.begin(loader_number(), part, parts, self._loader.epochs or 0)
         if self._state is not None and self._state[2] not in (None, turn.number):
             self._state = None  # another pass went on from there
         batches = self._batches()
@@ -181,6 +168,8 @@ class TorchDataset(IterableDataset[Any]):
 
     def __len__(self) -> int:
         """Batches of the next pass of this rank, through all processes of its `DataLoader`.
+
+        Of batches of items, and of columns, without such processes: each has its own last one.
 
         Raises
         ------
@@ -203,9 +192,7 @@ class TorchDataset(IterableDataset[Any]):
 
         torchdata's ``StatefulDataLoader`` calls it in each of its processes.
         """
-        batches = self._batches()
-        # In a loader, this process may be through with a pass while others are not.
-        return batches.state_dict() if split() is None else batches._state_of_pass()
+        return self._batches().state_dict()
 
     def load_state_dict(self, state: Any) -> None:
         """Let the next pass go on where `state` was taken.
@@ -243,34 +230,18 @@ class TorchDataset(IterableDataset[Any]):
 
     # ---- inside
 
-    def _batches(self) -> Batches | Collection | Mixture:
+    def _batches(self) -> Loader:
         """Return the stream of this process, for its share of the rows."""
-        own = (0, 1) if self._items is None else self._items._rank
-        rank, world_size = self._given or distributed() or own
-        whose = os.getpid(), rank, world_size
+        ranks = self._given or distributed()
+        whose = os.getpid(), ranks
         if self._mine is None or self._mine[0] != whose:
-            batches = self._shared_out(rank, world_size)
+            # One ring for all passes is registered once.
+            batches = self._loader._shared_out(ranks, split(), self._pin_memory)
             batches.set_epoch(self._passes.next)
             if self._state is not None:
                 batches.load_state_dict(self._state[0])
             self._mine = whose, batches
         return self._mine[1]
-
-    def _shared_out(self, rank: int, world_size: int) -> Batches | Collection | Mixture:
-        part = split()
-        if self._items is not None:
-            return self._items._sharded(rank, world_size, part)
-        options = {"n_procs": None if part is None else 1, **self._options}
-        path: Any = self.path
-        size: Any = self.batch_size
-        batches = Streamer(self._names, **self._open_options).get_batches(
-            path, size, rank=rank, world_size=world_size, **options
-        )
-        if part is not None:
-            batches._share_out(*part)
-        if self._pin_memory:  # one ring for all passes is registered once
-            batches._expect_epochs()
-        return batches
 
     def _pinned(self) -> Pinned | None:
         if not self._pin_memory:
@@ -302,7 +273,7 @@ class _Pass(Iterator[Any]):
 
     def __init__(
         self,
-        batches: Batches | Collection | Mixture,
+        batches: Loader,
         pinned: Pinned | None,
         transform: Callable[[Any], Any] | None,
         where: str,

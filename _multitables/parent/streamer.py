@@ -6,33 +6,30 @@ Law
    ``with Streamer(...)`` what was read of it is kept.
 2. Options are checked before anything is started; readers start while the file is indexed.
 3. Readers belong to one stream, or, inside ``with Streamer(...)``, to the streamer.
-4. Batches, and the queue of a file that grows, are imported when they are first needed: a queue's
-   first block does not wait for them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from _multitables import options
-from _multitables.errors import OptionsError, QueueClosed
+from _multitables.errors import QueueClosed
 from _multitables.index.files.name import Filename
 from _multitables.index.joined.kept_source import KeptSource
 from _multitables.index.versions.version import VersionKey, VersionKeys
 from _multitables.options import check_any_version, checked
 from _multitables.parent.dependents import Dependents
-from _multitables.parent.many_datasets import ManyDatasets
+from _multitables.parent.file_loaders import FileLoaders
 from _multitables.parent.start_blocks import start_blocks
-from _multitables.parent.stream.open_stream import DataSpec
-from _multitables.parent.stream.stream_queue import FollowQueue, StreamQueue
+from _multitables.parent.stream.stream_queue import StreamQueue
 from _multitables.parent.titles import count, file_title
-from _multitables.plan.casts import Dtype, Images, Scales, check_casts
-from _multitables.plan.reader_options import StreamerOptions, StreamOptions, stream_options
-from _multitables.tree import Joined, Paths, structure_of
+from _multitables.plan.casts import Dtype, Images, Scales
+from _multitables.plan.reader_options import StreamerOptions, stream_options
+from _multitables.tree import Paths, structure_of
 
 
-class Streamer(ManyDatasets):
+class Streamer(FileLoaders):
     """Streams datasets of one HDF5 file, or of several, through reader processes.
 
     Parameters
@@ -99,17 +96,15 @@ class Streamer(ManyDatasets):
         skip_missing: bool = False,
         **kw_args: Any,
     ) -> None:
-        super().__init__(
+        wanted = checked(StreamerOptions, **locals())
+        links = options.check_links("links", links)
+        file = KeptSource(
             filename,
-            checked(
-                StreamerOptions,
-                rotational=rotational,
-                library_timeout_seconds=library_timeout_seconds,
-                trusted=trusted,
-                skip_missing=skip_missing,
-            ),
-            {**kw_args, "trusted": trusted, "links": options.check_links("links", links)},
+            {**kw_args, "trusted": trusted, "links": links},
+            keeps=False,
+            skip_missing=wanted.skip_missing,
         )
+        self.__setstate__((wanted, file))
 
     def __setstate__(self, state: tuple[StreamerOptions, KeptSource]) -> None:
         super().__setstate__(state)
@@ -216,21 +211,7 @@ class Streamer(ManyDatasets):
             to read. Of several files, rows that differ in type or shape, have any length, or are
             read by a library.
         """
-        wanted = stream_options(
-            n_procs=n_procs,
-            read_ahead=read_ahead,
-            cyclic=cyclic,
-            block_size=block_size,
-            ordered=ordered,
-            remainder=remainder,
-            rows=rows,
-            version=version,
-            follow=follow,
-            max_wait_seconds=max_wait_seconds,
-        )
-        version = None if wanted.has_versions else wanted.version
-        casts = check_casts(path, dtype, scale, decode)
-        return self._start(self._spec(path, field, inner, version, casts=casts), wanted)
+        return self._start(locals())
 
     def get_generator(
         self,
@@ -263,21 +244,10 @@ class Streamer(ManyDatasets):
         row : numpy.ndarray or scalar
             One row; a tuple or dict of rows for several paths.
         """
+        given = {**locals()}
         structure, _ = structure_of(path)
         check_any_version("version", version)
-        positional = (n_procs, read_ahead, cyclic, block_size, ordered, field, remainder)
-        stream = self.get_queue(
-            path,
-            *positional,
-            rows=rows,
-            inner=inner,
-            version=version,
-            follow=follow,
-            max_wait_seconds=max_wait_seconds,
-            dtype=dtype,
-            scale=scale,
-            decode=decode,
-        )
+        stream = self._start(given)
         from _multitables.parent.stream.row_generator import iterate_rows
 
         return iterate_rows(stream, structure)
@@ -311,22 +281,10 @@ class Streamer(ManyDatasets):
         numpy.ndarray, or tuple or dict of them
             A copy; of length 0 when `block_size` divides the dataset.
         """
-        wanted = stream_options(
-            n_procs=None,
-            read_ahead=None,
-            cyclic=False,
-            block_size=block_size,
-            ordered=True,
-            remainder=True,
-            rows=rows,
-            version=check_any_version("version", version),
-            follow=False,
-            max_wait_seconds=None,
-        )
+        given = {**locals(), "remainder": True}
         structure, _ = structure_of(path)
-        casts = check_casts(path, dtype, scale, decode)
-        spec = self._spec(path, field, inner, wanted.version, casts=casts)
-        with self._start(spec, wanted, tail_only=True) as stream:
+        check_any_version("version", version)
+        with self._start(given, tail_only=True) as stream:
             guard = stream.get()
             if guard is QueueClosed:
                 return structure.pack(stream.source.nothing())
@@ -335,38 +293,24 @@ class Streamer(ManyDatasets):
 
     # ---- inside
 
+    def _start(self, given: Mapping[str, Any], *, tail_only: bool = False) -> StreamQueue:
+        """Start what a method was given; with `tail_only`, of the rows that fill no block."""
+        wanted = stream_options(given)
+        spec = self._spec(given, None if wanted.has_versions else wanted.version)
+        self._check_open()
+        return self._queues.add(start_blocks(self._reader_pool, spec, wanted, tail_only=tail_only))
+
     def __enter__(self) -> Streamer:
         self._reader_pool.keep = self._file.keeps = True
         return self
 
-    def _end_streams(self) -> None:
+    def close(self) -> None:
+        """End all streams of this streamer and their readers. May be called again."""
+        self._closed = True
+        self._reader_pool.keep = False
         self._queues.close()
+        self._reader_pool.close()
+        self._file.close()
 
-    def _start(
-        self, spec: DataSpec, wanted: StreamOptions, *, tail_only: bool = False
-    ) -> StreamQueue:
-        self._check_open()
-        self._check_one_file("version", wanted.version)
-        self._check_one_file("follow", wanted.follow)
-        _check_not_joined(spec, "version", wanted.has_versions and wanted.version)
-        _check_not_joined(spec, "follow", wanted.follow)
-        if wanted.follow:
-            from _multitables.parent.stream.growing_blocks import GrowingBlocks
-
-            source = GrowingBlocks(*self._keeping_pool(), wanted, spec)
-            return self._queues.add(FollowQueue(source))
-        return self._queues.add(start_blocks(self._reader_pool, spec, wanted, tail_only=tail_only))
-
-
-def _check_not_joined(spec: DataSpec, option: str, got: object) -> None:
-    """Raise if several datasets are given with an option that takes one."""
-    if got is False:
-        return
-    joined = [leaf for leaf in structure_of(spec.path)[1] if isinstance(leaf, Joined)]
-    if joined:
-        raise OptionsError(
-            f"{option}={got!r} cannot be streamed of joined datasets, got {str(joined[0])!r}",
-            advice="Stream the datasets one by one",
-            option=option,
-            got=got,
-        )
+    def __exit__(self, *_: object) -> None:
+        self.close()

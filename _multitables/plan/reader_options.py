@@ -11,7 +11,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import lru_cache
 from typing import Any
 
@@ -185,7 +185,7 @@ class StreamOptions:
     """Of `get_queue` and `get_generator`."""
 
     #: As `row_subset.subset_of` takes them; checked when the length is known.
-    rows: Any
+    rows: Any = option()  # noqa: RUF009 - it is a field
     n_procs: ReaderCount = option(_readers)  # noqa: RUF009 - it is a field
     read_ahead: int | None = option(_optional(_READ_AHEAD))
     cyclic: bool = option(flag)
@@ -223,15 +223,21 @@ class StreamOptions:
         return isinstance(self.version, tuple | slice)
 
 
-def stream_options(**given: Any) -> StreamOptions:
+_OF_STREAMS = tuple(one.name for one in fields(StreamOptions))
+
+
+def stream_options(given: Mapping[str, Any]) -> StreamOptions:
     """Check the options of a stream: plain values once, as many streams have the same ones."""
-    is_plain = _PLAIN.issuperset(map(type, given.values()))
-    return _remembered(**given) if is_plain else checked(StreamOptions, **given)
+    values = tuple(map(given.get, _OF_STREAMS))
+    is_plain = _PLAIN.issuperset(map(type, values))
+    return (_remembered if is_plain else _of_streams)(*values)
 
 
-@lru_cache(maxsize=16, typed=True)
-def _remembered(**given: Any) -> StreamOptions:
-    return checked(StreamOptions, **given)
+def _of_streams(*values: Any) -> StreamOptions:
+    return checked(StreamOptions, **dict(zip(_OF_STREAMS, values, strict=True)))
+
+
+_remembered = lru_cache(maxsize=16, typed=True)(_of_streams)
 
 
 def _refuse(given: Mapping[str, Any], names: Sequence[str], where: str) -> None:
@@ -241,44 +247,50 @@ def _refuse(given: Mapping[str, Any], names: Sequence[str], where: str) -> None:
             raise wrong(name, f"cannot be given {where}", given[name], "Leave it out")
 
 
-def _check_rank(rank: int, world_size: int) -> None:
-    if rank >= world_size:
-        raise OptionsError(
-            f"rank is out of range: expected less than the world_size of {world_size}, got {rank}",
-            advice="Ranks count from 0",
-            option="rank",
-            expected=world_size,
-            got=rank,
-        )
+@dataclass(frozen=True)
+class LoaderOptions:
+    """Of all that has epochs."""
+
+    epochs: int | None = option(_optional("None has no end"))
+    start_epoch: int = option(check_number)
+    n_procs: ReaderCount = option(_readers)  # noqa: RUF009 - it is a field
+    rank: int = option(_at_least(0, "Ranks count from 0"))
+    world_size: int = option(_at_least(1, "It is the number of ranks"))
+    share: str | None = option(_share)
+
+    def __post_init__(self) -> None:
+        if self.rank >= self.world_size:
+            raise OptionsError(
+                f"rank is out of range: expected less than the world_size of {self.world_size}, "
+                f"got {self.rank}",
+                advice="Ranks count from 0",
+                option="rank",
+                expected=self.world_size,
+                got=self.rank,
+            )
 
 
 @dataclass(frozen=True)
-class BatchOptions:
+class BatchOptions(LoaderOptions):
     """Of `get_batches`."""
 
     #: As `row_subset.subset_of` takes them; checked when the length is known.
-    rows: Any
-    transform: Callable[[Any], Any] | None
+    rows: Any = option()  # noqa: RUF009 - it is a field
+    transform: Callable[[Any], Any] | None = option()  # noqa: RUF009 - it is a field
     batch_size: int = option(_at_least(1, "It is the number of rows of a batch"))
-    n_procs: ReaderCount = option(_readers)  # noqa: RUF009 - it is a field
     #: One of `SHUFFLES`.
     shuffle: str | None = option(_shuffle)
     seed: int = option(check_number)
-    epochs: int | None = option(_optional("None has no end"))
-    start_epoch: int = option(check_number)
     drop_last: bool = option(flag)
-    rank: int = option(_at_least(0, "Ranks count from 0"))
-    world_size: int = option(_at_least(1, "It is the number of ranks"))
     read_ahead: int | None = option(_optional(_READ_AHEAD))
     window_rows: int | None = option(_optional("Leave it out for about 8 MiB of rows"))
     even: bool = option(flag)
     memory_limit_bytes: int = option(_shuffle_memory)
     skip_damaged: bool = option(flag)
     version: CheckedVersion | None = option(check_any_version)  # noqa: RUF009 - a field
-    share: str | None = option(_share)
 
     def __post_init__(self) -> None:
-        _check_rank(self.rank, self.world_size)
+        super().__post_init__()
         if self.share and (self.skip_damaged or (self.even and not self.drop_last)):
             name = "skip_damaged" if self.skip_damaged else "even"
             raise OptionsError(
@@ -290,48 +302,30 @@ class BatchOptions:
 
 
 @dataclass(frozen=True)
-class CollectionOptions:
+class CollectionOptions(LoaderOptions):
     """Of `get_collection`."""
 
     #: One of `ORDERS`.
     order: str = option(_order)
     seed: int = option(check_number)
-    epochs: int | None = option(_optional("None has no end"))
-    start_epoch: int = option(check_number)
-    n_procs: ReaderCount = option(_readers)  # noqa: RUF009 - it is a field
-    rank: int = option(_at_least(0, "Ranks count from 0"))
-    world_size: int = option(_at_least(1, "It is the number of ranks"))
     attrs: tuple[str, ...] = option(check_names)
     exclude: tuple[str, ...] = option(check_names)
     ring_bytes: int | None = option(_optional("Leave it out for the library's choice"))
     skip_damaged: bool = option(flag)
-    share: str | None = option(_share)
-
-    def __post_init__(self) -> None:
-        _check_rank(self.rank, self.world_size)
 
 
 @dataclass(frozen=True)
-class ColumnOptions:
+class ColumnOptions(LoaderOptions):
     """Of `get_columns`."""
 
     entries_per_block: int | None = option(_optional("Leave it out for about 8 MiB of rows"))
-    epochs: int | None = option(_optional("None has no end"))
-    start_epoch: int = option(check_number)
-    n_procs: ReaderCount = option(_readers)  # noqa: RUF009 - it is a field
-    rank: int = option(_at_least(0, "Ranks count from 0"))
-    world_size: int = option(_at_least(1, "It is the number of ranks"))
-    share: str | None = option(_share)
-
-    def __post_init__(self) -> None:
-        _check_rank(self.rank, self.world_size)
 
 
 @dataclass(frozen=True)
 class ItemBatchOptions:
     """Of `Collection.to_batches`."""
 
-    pad: Any
+    pad: Any = option()  # noqa: RUF009 - it is a field
     batch_size: int = option(_at_least(1, "It is the number of items of a batch"))
     buckets: tuple[int, ...] = option(_edges)
     drop_last: bool = option(flag)

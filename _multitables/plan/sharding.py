@@ -20,6 +20,8 @@ from dataclasses import dataclass, replace
 
 #: Ranges of positions.
 Ranges = Sequence[tuple[int, int]]
+#: The number of one, and how many there are: of a rank, or of the processes that share its work.
+Part = tuple[int, int]
 
 
 @dataclass(frozen=True)

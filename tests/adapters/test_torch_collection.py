@@ -124,10 +124,47 @@ def test_a_state_goes_on(shots: Path) -> None:
 
 def test_what_only_batches_have_is_refused(shots: Path) -> None:
     for option in ({"path": "/x"}, {"batch_size": 3}, {"pin_memory": True}, {"shuffle": True}):
-        with pytest.raises(multitables.OptionsError, match="cannot be given with a collection"):
+        with pytest.raises(multitables.OptionsError, match="cannot be given with a Collection"):
             multitables.TorchDataset(collection(shots), **option)
     with pytest.raises(TypeError, match="takes a file, a path and a batch_size, or a collection"):
         multitables.TorchDataset(shots)
+
+
+@pytest.mark.parametrize("num_workers", [0, 2])
+def test_batches_of_items_and_columns_are_tensors(shots: Path, num_workers: int) -> None:
+    batches = collection(shots, seed=1).to_batches(2, ["plain", "image"])
+    dataset = multitables.TorchDataset(batches)
+    came = list(loader(dataset, num_workers))
+    assert sum(len(batch["plain"]) for batch in came) == len(SHOTS)
+    with h5py.File(shots) as file:
+        lengths = {
+            name: [len(file[f"shots/{key}/signals/{name}"]) for key in SHOTS] for name in KINDS
+        }
+    for name in ("plain", "image"):
+        assert max(batch[name].shape[1] for batch in came) == max(lengths[name])
+    assert num_workers or len(came) == len(dataset)
+    dataset.close()
+    with h5py.File(shots.with_name("columns.h5"), "w") as file:
+        file["c/key"], file["c/value"] = np.arange(600) // 7, np.arange(600)
+    columns = Streamer(shots.with_name("columns.h5")).get_columns(
+        "/c", index="key", entries_per_block=50, n_procs=1
+    )
+    dataset = multitables.TorchDataset(columns)
+    for _ in range(2):
+        values = torch.cat([block["value"] for block in loader(dataset, num_workers)])
+        assert sorted(values.tolist()) == list(range(600))
+    dataset.close()
+
+
+def test_a_batch_loader_of_the_program_is_tensors(shots: Path) -> None:
+    with Streamer(shots) as streamer:
+        batches = streamer.get_batches(f"/shots/{SHOTS[0]}/signals/plain", 64, n_procs=1)
+        dataset = pickle.loads(pickle.dumps(multitables.TorchDataset(batches)))
+        rows = torch.cat(list(dataset))
+        with h5py.File(shots) as file:
+            np.testing.assert_array_equal(rows, file[f"shots/{SHOTS[0]}/signals/plain"][()])
+        dataset.close()
+        batches.close()
 
 
 def test_a_mixture_is_tensors(shots: Path) -> None:
@@ -146,4 +183,4 @@ def test_a_mixture_is_tensors(shots: Path) -> None:
         resumed.load_state_dict(state)
         assert [item["plain"].tolist() for item in resumed] == later
     with pytest.raises(multitables.OptionsError, match="cannot be shared by 2 processes"):
-        mixture()._sharded(0, 1, (0, 2))
+        mixture()._shared_out(None, (0, 2), False)

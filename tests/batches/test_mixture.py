@@ -152,10 +152,12 @@ def test_refusals(make: Make, tmp_path: Path) -> None:
     with make() as mixture:
         state = mixture.state_dict()
         for other, match in [
-            ({}, "not a state of a mixture"),
-            (endless.state_dict(), "not a state of a mixture"),
-            ({**state, "mixture": {}}, "of another mixture"),
-            ({**state, "epoch": -1}, "epoch is out of range"),
+            ({}, "not a state of batches"),
+            (endless.state_dict(), "of other batches: rows was 100, and is 60"),
+            ({**state, "data": {**state["data"], "seed": 6}}, "of other batches: seed was 6"),
+            ({**state, "sources": []}, "of another mixture"),
+            ({**state, "sources": [{}] * 3}, "of another mixture"),
+            ({**state, "epoch": -1}, "the state is damaged"),
             ([state, {**state, "epoch": 1}], "not saved after the same batch"),
         ]:
             with pytest.raises(OptionsError, match=match):

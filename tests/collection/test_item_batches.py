@@ -2,10 +2,13 @@
 
 1. The oracle is NumPy's padding of what h5py reads.
 2. Buckets hold items of their lengths only, and lose none.
+3. Batches stand where their collection stands.
 """
 
 from __future__ import annotations
 
+import json
+import pickle
 from pathlib import Path
 from typing import Any
 
@@ -38,9 +41,10 @@ def test_batches_are_padded(
 ) -> None:
     items = Streamer(shots).get_collection(PATTERN, order="key", n_procs=1, scales=False)
     batches = items.to_batches(size, NAMES, pad=-1, buckets=buckets, drop_last=drop_last)
-    came = []
+    came, n_batches = [], len(batches)
     with h5py.File(shots) as file:
         for batch in batches:
+            n_batches -= 1
             keys = batch.keys_of_items
             came += keys
             assert list(batch) == NAMES
@@ -55,6 +59,7 @@ def test_batches_are_padded(
                     np.testing.assert_array_equal(row[: len(one)], one)
                     assert (row[len(one) :] == -1).all()
     n_items = len(SHOTS)
+    assert n_batches == 0
     if not drop_last:
         assert sorted(came) == sorted(map(str, SHOTS))
     elif buckets != [700, 2000]:
@@ -69,6 +74,36 @@ def test_what_all_items_have_is_the_default(shots: Path) -> None:
     assert [len(batch.keys_of_items) for batch in batches] == [3, 3, 3, 1]
     assert [list(batch) for batch in batches] == [["gzip", "image"]] * 4
     assert "ItemBatch of 3: 'gzip': (3, " in repr(batches[0])
+
+
+@pytest.mark.parametrize("taken", [0, 1, 2, 3])
+def test_batches_have_the_face_of_a_loader(shots: Path, taken: int) -> None:
+    def made() -> tuple[multitables.Collection, multitables.ItemBatches]:
+        items = Streamer(shots).get_collection(PATTERN, seed=3, n_procs=1)
+        return items, items.to_batches(2, ["plain"])
+
+    items, batches = made()
+    with batches:
+        assert (batches.epochs, batches.epoch, batches.damage) == (1, 0, [])
+        order = [items.order(epoch) for epoch in range(2)]
+        iterator = iter(batches)
+        head = [next(iterator).keys_of_items for _ in range(taken)]
+        state = json.loads(json.dumps(batches.state_dict()))
+        assert state == items.state_dict()
+        del iterator
+        batches.set_epoch(1)
+        assert items.epoch == batches.epoch == 1
+        assert [key for batch in batches for key in batch.keys_of_items] == order[1]
+        assert batches.epoch == 2
+        assert batches.statistics() == items.statistics() != {}
+    with pytest.raises(multitables.ClosedError):
+        iter(items)
+    _, others = pickle.loads(pickle.dumps(made()))
+    with others:
+        others.load_state_dict(state)
+        assert len(others) == -(-len(SHOTS) // 2) - taken
+        head += [batch.keys_of_items for batch in others]
+        assert [key for keys in head for key in keys] == order[0]
 
 
 def test_items_that_lack_a_dataset_are_left_out(tmp_path: Path) -> None:

@@ -108,20 +108,15 @@ OLD_WORDS = {
 }  # fmt: skip
 OLD_PHRASES = ("so many", "is none of", "none that there", "had better", "it is not so")
 #: What is private, but asked of another file's class: NumPy's and PyTables' aside, what
-#: `TorchDataset` needs of `Batches` and nobody else does.
+#: `TorchDataset` needs of a `Loader` and nobody else does.
 FRIENDS = {
     "fallback_call": {"_asdict"},
     "file": {"_file"},
     "dataset": {"_file"},
     "process": {"_exit"},
     "relay_process": {"_exit"},
-    "torch_iterable": {
-        "_state_of_pass",
-        "_share_out",
-        "_expect_epochs",
-        "_sharded",
-        "_rank",
-    },
+    "torch_iterable": {"_shared_out"},
+    "tf_tensors": {"_kinds"},
 }
 #: What adapters are for; each file knows at most one of them, and nobody else any.
 ADAPTED = {"torch", "torchdata", "jax", "tensorflow"}

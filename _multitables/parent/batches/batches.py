@@ -7,7 +7,7 @@ Law
 
 from __future__ import annotations
 
-from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -17,10 +17,9 @@ from _multitables.options import check_number
 from _multitables.parent.batches.iteration import BatchIterator
 from _multitables.parent.batches.loader import Loader
 from _multitables.parent.batches.row_unit import RowUnit
-from _multitables.parent.readers.reader_pool import ReaderPool
-from _multitables.parent.stream.open_stream import DataSpec
-from _multitables.plan.reader_options import BatchOptions
+from _multitables.parent.titles import file_title
 from _multitables.plan.sharding import shard_of
+from _multitables.tree import Structure
 
 
 class Batches(Loader):
@@ -28,13 +27,6 @@ class Batches(Loader):
 
     Iterating goes through `epochs` epochs, from `epoch` on; the next iteration goes on after
     them. Breaking out of a loop leaves `epoch` where it was.
-
-    Attributes
-    ----------
-    batch_size : int
-        Rows of a batch.
-    damage : list of CorruptChunkError
-        The chunks that were left out so far, with ``skip_damaged=True``.
 
     Examples
     --------
@@ -47,25 +39,21 @@ class Batches(Loader):
     _unit: RowUnit
     iteration = BatchIterator
 
-    def __init__(
-        self, spec: DataSpec, wanted: BatchOptions, pool: ReaderPool, owns_pool: bool
-    ) -> None:
-        super().__init__(RowUnit(spec, wanted, pool), pool, owns_pool)
-        self.batch_size = wanted.batch_size
+    @property
+    def batch_size(self) -> int:
+        """Rows of a batch."""
+        return self._unit.wanted.batch_size
 
-    def _expect_epochs(self) -> None:
-        """Let the first iteration prefetch the next epoch already: all epochs have one ring."""
-        self._unit.prefetches = True
-
-    def _share_out(self, part: int, parts: int) -> None:
-        """Let this be one of `parts` processes that share out the rank's batches."""
-        shard, wanted = self._unit.shard, self._unit.wanted
-        self._unit.shard = replace(
-            shard,
-            rank=wanted.rank * parts + part,
-            world_size=wanted.world_size * parts,
-            parts=parts,
-        )
+    def _kinds(self) -> tuple[Structure, list[tuple[str, np.dtype[Any] | None, tuple[int, ...]]]]:
+        """Return the structure of batches, and of each array where it is from, its dtype and the
+        shape of a row; ragged rows have no dtype."""
+        opened, _ = self._unit.open()
+        kinds = []
+        for index, rows in zip(opened.indexes, opened.nothing(), strict=True):
+            where = f"{index.path!r} in {file_title(index.filenames)}"
+            is_array = isinstance(rows, np.ndarray)
+            kinds.append((where, rows.dtype, rows.shape[1:]) if is_array else (where, None, ()))
+        return opened.structure, kinds
 
     def order(self, epoch: int | None = None) -> npt.NDArray[np.int64]:
         """Return the rows of an epoch in the order in which this rank delivers them.

@@ -172,6 +172,11 @@ class Iteration(Iterator[Any]):
 
     # ---- what there is
 
+    @property
+    def is_through(self) -> bool:
+        """All batches were delivered."""
+        return self._progress.is_through
+
     def memory(self) -> list[tuple[int, int, object]]:
         """Return address, bytes and owner of each mapping in which batches lie at present.
 

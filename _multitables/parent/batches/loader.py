@@ -4,6 +4,8 @@ Law
 ---
 1. Says where an iteration begins; `Iteration` goes through it, and the unit starts its streams.
 2. A state records the delivered batches and nothing else, neither readers nor damage.
+3. Adapters and mixtures ask a loader by this face alone, and `_shared_out` for the part that a rank
+   or a process of another library has.
 """
 
 from __future__ import annotations
@@ -18,15 +20,16 @@ from _multitables.parent.batches.iteration import NEVER, Bookmark, Iteration, Pr
 from _multitables.parent.batches.unit import Unit
 from _multitables.parent.dependents import Dependents
 from _multitables.parent.readers.reader_pool import ReaderPool
-from _multitables.parent.titles import count, file_title
+from _multitables.parent.titles import count
 from _multitables.plan.checkpoint import Position
+from _multitables.plan.sharding import Part
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
 
 class Loader:
-    """The common base of `Batches`, `Collection` and `Columns`.
+    """What all that has epochs offers: iterations, states, ranks, statistics and an end.
 
     Iterating goes through `epochs` epochs, from `epoch` on; the next iteration goes on after
     them. Breaking out of a loop leaves `epoch` where it was.
@@ -35,12 +38,11 @@ class Loader:
     #: Goes through an iteration.
     iteration = Iteration
 
-    def __init__(self, unit: Unit, pool: ReaderPool, owns_pool: bool) -> None:
+    def __init__(self, unit: Unit, own_pool: ReaderPool | None = None) -> None:
         self._unit = unit
         self._bookmark = Bookmark(unit.start_epoch)
-        self._pool = pool
-        #: Otherwise it is a streamer's, which keeps its readers for others, too.
-        self._own_pool = pool if owns_pool else None
+        #: None: it is a streamer's, which keeps its readers for others, too.
+        self._own_pool = own_pool
         self._iterators = Dependents[Iteration]()
 
     def __repr__(self) -> str:
@@ -85,8 +87,10 @@ class Loader:
         """Count the batches, items or blocks of the next iteration, of this rank."""
         start = self._start()
         if start.stop is None:
-            several = count(2, self._unit.noun).removeprefix("2 ")
-            raise TypeError(f"{several} without end have no length: epochs is None")
+            raise TypeError(f"{self._several} without end have no length: epochs is None")
+        return self._length(start)
+
+    def _length(self, start: Position) -> int:
         return self._unit.length(start)
 
     def state_dict(self) -> dict[str, Any]:
@@ -100,14 +104,10 @@ class Loader:
             of the beginning of the next iteration.
         """
         progress, latest = self._bookmark.progress, self._bookmark.latest()
-        if progress is not None and progress.is_through and (latest is None or latest.is_over):
+        is_over = latest is None or latest.is_over
+        if progress is None or (progress.is_through and is_over and not self._unit.stays_at_end):
             return self._unit.state_of(self._start())
-        return self._state_of_pass()
-
-    def _state_of_pass(self) -> dict[str, Any]:
-        """Return the state of the latest iteration, also when it was left at its end."""
-        progress = self._bookmark.progress
-        return self._unit.state_of(self._start() if progress is None else progress.position)
+        return self._unit.state_of(progress.position)
 
     def load_state_dict(self, state: Any) -> None:
         """Let the next iteration go on where a state was taken, up to the end that it had.
@@ -149,10 +149,13 @@ class Loader:
         mark.latest = weakref.ref(iteration)
         return self._iterators.add(iteration)
 
+    @property
+    def _several(self) -> str:
+        return count(2, self._unit.noun).removeprefix("2 ")
+
     def _closed_error(self) -> ClosedError:
-        several = count(2, self._unit.noun).removeprefix("2 ")
         return ClosedError(
-            f"the {several} of {file_title(self._unit.filename)} are closed",
+            f"the {self._several} of {self._unit.where} are closed",
             advice=f"Make new ones with {self._unit.maker}",
         )
 
@@ -174,3 +177,38 @@ class Loader:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    # ---- the same elsewhere
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Make it again elsewhere, where it begins as this one began."""
+        return _over, (type(self), self._unit)
+
+    def _shared_out(self, ranks: Part | None, part: Part | None, prefetches: bool) -> Loader:
+        """Return the same for a rank, or for a part of what a rank has; see `FileUnit.shared_out`.
+
+        With `prefetches` its first iteration prefetches the next epoch already: all epochs have one
+        ring.
+        """
+        unit = self._unit.shared_out(ranks, part)
+        unit.prefetches = prefetches
+        return _over(type(self), unit)
+
+
+def _over(kind: type[Loader], unit: Unit) -> Loader:
+    return kind(unit, unit.pool)
+
+
+class Changed(Loader):
+    """A loader that changes what another one delivers, and stands where that one stands."""
+
+    def __init__(self, of: Loader, *how: Any) -> None:
+        super().__init__(of._unit, of._own_pool)
+        self._bookmark, self._iterators = of._bookmark, of._iterators
+        self._of, self._how = of, how
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self._of, *self._how)
+
+    def _shared_out(self, ranks: Part | None, part: Part | None, prefetches: bool) -> Changed:
+        return type(self)(self._of._shared_out(ranks, part, prefetches), *self._how)

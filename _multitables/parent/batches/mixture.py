@@ -10,37 +10,31 @@ Law
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from _multitables.errors import ClosedError, OptionsError, UnsupportedDatasetError
+from _multitables.errors import (
+    CorruptChunkError,
+    MultitablesError,
+    OptionsError,
+    UnsupportedDatasetError,
+)
 from _multitables.options import check_number, whole, wrong
+from _multitables.parent.batches.loader import Loader
+from _multitables.parent.batches.unit import EpochRun, Unit
+from _multitables.parent.stream.block_source import BlockSource
+from _multitables.parent.stream.stream_queue import StreamQueue
+from _multitables.parent.titles import count
+from _multitables.plan.checkpoint import Position, refused, states_of
+from _multitables.plan.sharding import Part
 from _multitables.plan.weights import Chances, as_weights, chances
 
-#: Of states; another number is a state of another version of the library.
-VERSION = 1
 
-
-class Source(Protocol):
-    """A source of a mixture."""
-
-    def __iter__(self) -> Iterator[Any]: ...
-
-    def __len__(self) -> int: ...
-
-    def state_dict(self) -> dict[str, Any]: ...
-
-    def load_state_dict(self, state: Any) -> None: ...
-
-    def statistics(self) -> dict[str, Any]: ...
-
-    def close(self) -> None: ...
-
-
-class Mixture:
+class Mixture(Loader):
     """Batches of several sources, of which each step draws one by its weight.
 
     Iterating goes through `epochs` epochs of `draws` batches; the next iteration goes on after
@@ -81,9 +75,11 @@ class Mixture:
     ...     train(batch)
     """
 
+    _unit: MixtureUnit
+
     def __init__(
         self,
-        sources: Sequence[tuple[Source, float]],
+        sources: Sequence[tuple[Loader, float]],
         *,
         seed: int = 0,
         within: bool = False,
@@ -95,10 +91,6 @@ class Mixture:
         if not pairs or not all(isinstance(one, (tuple, list)) and len(one) == 2 for one in pairs):
             advice = "Give [(batches, 3), (others, 1)]"
             raise wrong("sources", "must be pairs of batches and weight", sources, advice)
-        self._sources = [_Drawn(source, number) for number, (source, _) in enumerate(pairs)]
-        self._weights = as_weights([weight for _, weight in pairs])
-        self._chances: Chances = chances(self._weights)
-        self._seed = whole("seed", seed, 0, "It is a number from 0 on")
         for name, value in (("draws", draws), ("batch_size", batch_size), ("epochs", epochs)):
             if value is not None:
                 whole(name, value, 1, "Leave it out for the default")
@@ -106,29 +98,35 @@ class Mixture:
             raise wrong("batch_size", "needs within=True", batch_size, "Sources have their own")
         if within:
             batch_size = batch_size or getattr(pairs[0][0], "batch_size", 1)
-        #: Rows of a batch that are drawn one by one; None: batches are.
-        self._batch_size, self._draws, self._epochs = batch_size, draws, epochs
-        #: Where it stands: an epoch, and batches of it that were delivered.
-        self._epoch = self._taken = 0
-        #: The epoch before which the resumed iteration ends; None: `epochs` decides.
-        self._stop: int | None = None
-        #: The state at the start of the running iteration, and the number of that iteration.
-        self._began: dict[str, Any] | None = None
-        self._latest = 0
-        self._closed = False
+        weights = as_weights([weight for _, weight in pairs])
+        seed = whole("seed", seed, 0, "It is a number from 0 on")
+        drawn = [_Drawn(source, number) for number, (source, _) in enumerate(pairs)]
+        super().__init__(MixtureUnit(drawn, weights, seed, batch_size, draws, epochs))
 
-    def __repr__(self) -> str:
-        at, state = (
-            f"epoch {self._epoch}, {self._taken} delivered",
-            ("open", "closed")[self._closed],
-        )
-        return f"<Mixture of {len(self._sources)} sources, {at}, {state}>"
+    def __iter__(self) -> Iterator[Any]:
+        iteration = self._iterate()
+        self._unit.rewind()
+        return iteration
 
     @property
-    def _rank(self) -> tuple[int, int]:
-        return 0, 1  # its sources have those of the program
+    def epoch(self) -> int:
+        """The epoch with which the next iteration begins."""
+        began = self._unit.began
+        return super().epoch if began is None else began[0].epoch
 
-    def _sharded(self, rank: int, world_size: int, part: tuple[int, int] | None) -> Mixture:
+    def set_epoch(self, epoch: int) -> None:
+        """Let the next iteration draw as in `epoch`; the sources go on where they stand."""
+        if check_number("epoch", epoch) != self.epoch:
+            self._unit.rewind()
+            self._unit.began = None
+            super().set_epoch(epoch)
+
+    def _start(self) -> Position:
+        """Return where a loop that was left began, as only this its sources can go back to."""
+        began = self._unit.began
+        return super()._start() if began is None else began[0]
+
+    def _shared_out(self, ranks: Part | None, part: Part | None, prefetches: bool) -> Mixture:
         """Return itself: the sources have their ranks. Processes of a loader cannot share it."""
         if part is not None:
             raise OptionsError(
@@ -137,81 +135,130 @@ class Mixture:
             )
         return self
 
-    @property
-    def epochs(self) -> int | None:
-        """Epochs of one iteration; None for no end."""
-        return self._epochs
+
+class MixtureUnit(Unit):
+    """Batches of sources that are drawn: positions are the draws of an epoch."""
+
+    maker = "Mixture"
+
+    def __init__(
+        self,
+        sources: Sequence[_Drawn],
+        weights: npt.NDArray[np.float64],
+        seed: int,
+        batch_size: int | None,
+        draws: int | None,
+        epochs: int | None,
+    ) -> None:
+        self.sources, self.epochs = sources, epochs
+        self._weights, self._seed, self._draws = weights, seed, draws
+        self._chances: Chances = chances(weights)
+        #: Rows of a batch that are drawn one by one; None: batches are.
+        self._batch_size = batch_size
+        #: Where a loop began that is not through, and the states of the sources there.
+        self.began: tuple[Position, list[dict[str, Any]]] | None = None
+        #: The stream of the latest loop; others are over.
+        self.latest: MixedBlocks | None = None
 
     @property
-    def epoch(self) -> int:
-        """The epoch with which the next iteration begins."""
-        return self._epoch if self._began is None else int(self._began["epoch"])
+    def where(self) -> str:
+        """Name the data for messages."""
+        return "a mixture"
 
-    def set_epoch(self, epoch: int) -> None:
-        """Let the next iteration draw as in `epoch`; the sources go on where they stand."""
-        epoch = check_number("epoch", epoch)
-        if epoch != self.epoch:
-            self._rewind()
-            self._epoch, self._taken, self._stop = epoch, 0, None
+    def title(self) -> str:
+        """Describe the mixture for messages."""
+        return count(len(self.sources), "source")
 
-    def __len__(self) -> int:
-        """Count the batches of the next iteration."""
-        at = self._began or {"stop": self._stop, "epoch": self._epoch, "batches": self._taken}
-        stop = self._end(at["epoch"]) if at["stop"] is None else at["stop"]
-        if stop is None:
-            raise TypeError("batches without end have no length: epochs is None")
-        return int(self._n_draws() * (stop - at["epoch"]) - at["batches"])
+    @property
+    def missing_files(self) -> Mapping[str, MultitablesError]:
+        """Files of the sources that are left out, and why."""
+        each = (source.of.missing_files.items() for source in self.sources)
+        return dict(itertools.chain(*each))
 
-    def _end(self, epoch: int) -> int | None:
-        return None if self._epochs is None else epoch + self._epochs
+    @property
+    def damage(self) -> list[CorruptChunkError]:
+        """The damage that the sources left out so far."""
+        return list(itertools.chain(*(source.of.damage for source in self.sources)))
 
-    def _n_draws(self) -> int:
+    def identity(self) -> dict[str, Any]:
+        """Return all that the draws depend on."""
         if self._draws is None:
             try:
-                self._draws = sum(map(len, self._sources))
+                self._draws = sum(map(len, self.sources))
             except TypeError:
                 raise OptionsError(
                     "draws must be given, as a source of the mixture is without end",
                     advice="Give the number of batches of an epoch",
                     option="draws",
                 ) from None
-        return self._draws
+        weights, within = self._weights.tolist(), self._batch_size
+        return {"rows": self._draws, "seed": self._seed, "weights": weights, "within": within}
 
-    # ---- iterating
+    # ---- states
 
-    def __iter__(self) -> Iterator[Any]:
-        if self._closed:
-            raise ClosedError("the mixture is closed", advice="Make a new one")
-        self._n_draws()  # while the sources stand at their beginnings
-        self._rewind()
-        self._stop = self._end(self._epoch) if self._stop is None else self._stop
-        self._began = self.state_dict()
-        self._latest += 1
-        return self._iteration(self._latest)
+    def _states(self) -> list[dict[str, Any]]:
+        return [source.state() for source in self.sources]
 
-    def _iteration(self, number: int) -> Iterator[Any]:
-        while self._stop is None or self._epoch < self._stop:
-            if self._taken == self._n_draws():
-                self._epoch, self._taken = self._epoch + 1, 0
-                continue
-            batch = self._batch()
-            self._taken += 1
-            yield batch
-            del batch
-            if self._latest != number:  # another one has begun, or it is closed
-                return
-        self._began = self._stop = None
+    def state_of(self, position: Position) -> dict[str, Any]:
+        """Return a position as a state, with those of the sources."""
+        began = self.began
+        states = began[1] if began is not None and began[0] == position else self._states()
+        return {**super().state_of(position), "sources": states}
 
-    def _batch(self) -> Any:
+    def position_of(self, state: Any) -> Position:
+        """Let the sources go on where states were taken, and return where the draws do."""
+        states = list(state) if isinstance(state, Sequence) else [state]
+        positions = {position for position, _ in states_of(states, self.identity())}
+        if len(positions) != 1:
+            raise refused(
+                "the states were not saved after the same batch",
+                "Save the states of all ranks after the same number of batches",
+            )
+        of_sources = [one.get("sources") for one in states]
+        if not all(map(self._are_states, of_sources)):
+            raise refused("the state is of another mixture", "Make the mixture as it was")
+        self.began = None
+        self._load(of_sources)
+        return positions.pop()
+
+    def _are_states(self, states: Any) -> bool:
+        is_one_each = isinstance(states, list) and len(states) == len(self.sources)
+        return is_one_each and all(
+            isinstance(one, Mapping) and one.keys() >= {"used", "state"} for one in states
+        )
+
+    def _load(self, states: Sequence[Sequence[Mapping[str, Any]]]) -> None:
+        self.latest = None
+        for source, *theirs in zip(self.sources, *states, strict=True):
+            source.load(theirs)
+
+    def rewind(self) -> None:
+        """Return to the start of a loop that is not through."""
+        if self.began is not None:
+            self._load([self.began[1]])
+
+    # ---- streams
+
+    def start(self, run: EpochRun) -> StreamQueue | None:
+        """Return the stream of a run."""
+        if not run.batches:
+            return None
+        if self.began is None:
+            self.began = run.begin, self._states()
+        self.latest = MixedBlocks(self, run)
+        return StreamQueue(self.latest)
+
+    def batch(self, epoch: int, number: int) -> Any:
+        """Draw a batch of an epoch."""
         n = self._batch_size or 1
-        chosen = self._chances.chosen(self._seed, self._epoch, self._taken * n, n)
+        chosen = self._chances.chosen(self._seed, epoch, number * n, n)
         if self._batch_size is None:
-            return self._sources[int(chosen[0])].batch()
+            return self.sources[int(chosen[0])].batch()
         made: dict[Any, npt.NDArray[Any]] | None = None
         for number in np.unique(chosen).tolist():
             places = np.flatnonzero(chosen == number)
             while len(places):
-                rows = self._sources[number].rows(len(places))
+                rows = self.sources[number].rows(len(places))
                 n_rows = len(next(iter(rows.values())))
                 if made is None:
                     made = {
@@ -222,89 +269,44 @@ class Mixture:
         assert made is not None
         return _packed(made)
 
-    def _rewind(self) -> None:
-        """Return to the start of an iteration that was left early."""
-        if self._began is not None:
-            self.load_state_dict(self._began)
-
-    # ---- states
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return the position of the latest iteration, to be saved.
-
-        Returns
-        -------
-        dict
-            Of JSON's types.
-        """
-        return {
-            "version": VERSION,
-            "epoch": self._epoch,
-            "stop": self._stop,
-            "batches": self._taken,
-            "mixture": self._identity(),
-            "sources": [source.state() for source in self._sources],
-        }
-
-    _state_of_pass = state_dict
-
-    def _identity(self) -> dict[str, Any]:
-        weights, rows = self._weights.tolist(), self._batch_size
-        return {"seed": self._seed, "weights": weights, "rows": rows, "draws": self._n_draws()}
-
-    def load_state_dict(self, state: Any) -> None:
-        """Let the next iteration go on where a state was taken, up to the end of its epochs.
-
-        Parameters
-        ----------
-        state : dict, or list of dict
-            What `state_dict` returned: of this rank, of one rank (all have delivered equally many
-            batches), or of all ranks. With `within` the number of ranks must be the same.
-
-        Raises
-        ------
-        OptionsError
-            Not a state, or one of another mixture.
-        """
-        states = list(state) if isinstance(state, Sequence) else [state]
-        parsed = [_checked(one, self._identity(), len(self._sources)) for one in states]
-        if len({(one["epoch"], one["batches"]) for one in parsed}) != 1:
-            raise _refused(
-                "the states were not saved after the same batch",
-                "Save the states of all ranks after the same number of batches",
-            )
-        self._latest += 1
-        self._began = None
-        for source, *theirs in zip(self._sources, *(one["sources"] for one in parsed), strict=True):
-            source.load(theirs)
-        at = parsed[0]
-        self._epoch, self._taken, self._stop = at["epoch"], at["batches"], at["stop"]
-
-    # ---- the end
-
-    def statistics(self) -> dict[str, Any]:
-        """Return ``sources``, the statistics of each source."""
-        return {"sources": [source.of.statistics() for source in self._sources]}
+    def leave(self, stream: StreamQueue, run: EpochRun) -> None:
+        """End a stream behind its run; behind the last one the sources stand where they shall."""
+        super().leave(stream, run)
+        if run.epochs is not None and run.is_last(run.epochs):
+            self.began = None
 
     def close(self) -> None:
-        """End the sources. Batches that are held stay valid."""
-        self._closed = True
-        self._latest += 1
-        for source in self._sources:
+        """End the sources."""
+        self.latest = None
+        for source in self.sources:
             source.leave()
             source.of.close()
 
-    def __enter__(self) -> Mixture:
-        return self
 
-    def __exit__(self, *_: object) -> None:
-        self.close()
+class MixedBlocks(BlockSource):
+    """The batches of a run as blocks; over when another loop has begun."""
+
+    def __init__(self, unit: MixtureUnit, run: EpochRun) -> None:
+        self.missing_files = {}
+        self._unit, self._run = unit, run
+
+    def take(self, deadline: float) -> Any:
+        """Return the guard of the next batch; only iterations take them, which have no deadline."""
+        if self._unit.latest is not self:
+            return None
+        epochs, number = divmod(self.received, self._run.batches)
+        number += self._run.begin.batches
+        return self.guard(self._unit.batch(self._run.first_epoch + epochs, number))
+
+    def statistics(self) -> dict[str, Any]:
+        """Return ``sources``, the statistics of each source."""
+        return {"sources": [source.of.statistics() for source in self._unit.sources]}
 
 
 class _Drawn:
     """A source, its iteration, and the batch of which rows are left."""
 
-    def __init__(self, of: Source, number: int) -> None:
+    def __init__(self, of: Loader, number: int) -> None:
         self.of, self._number = of, number
         self._iterator: Iterator[Any] | None = None
         self._left: dict[Any, npt.NDArray[Any]] | None = None
@@ -354,7 +356,7 @@ class _Drawn:
         self.of.load_state_dict(theirs[0] if len(theirs) == 1 else theirs)
         self._used = whole("state", states[0]["used"], 0, "Give another state")
         if self._used and mine.get("world_size") != theirs[0].get("world_size"):
-            raise _refused(
+            raise refused(
                 "the state holds parts of batches of another number of ranks",
                 "Resume with the same number of ranks",
             )
@@ -402,22 +404,3 @@ def _put(made: dict[Any, npt.NDArray[Any]], places: Any, rows: Mapping[Any, Any]
         )
     for key, target in made.items():
         target[places] = rows[key]
-
-
-def _checked(state: object, identity: Mapping[str, Any], n_sources: int) -> Mapping[str, Any]:
-    if not isinstance(state, Mapping) or state.get("version") != VERSION or "mixture" not in state:
-        got = f"{state!r:.60}"
-        raise _refused(f"this is not a state of a mixture (version {VERSION}): {got}", "Give one")
-    if state["mixture"] != identity or len(state.get("sources", ())) != n_sources:
-        raise _refused(
-            f"the state is of another mixture: expected {identity}, got {state['mixture']}",
-            "Make the mixture as it was",
-        )
-    for name in ("epoch", "batches", "stop"):
-        if (value := state.get(name)) is not None or name != "stop":
-            whole(name, value, 0, "Give another state")
-    return state
-
-
-def _refused(happened: str, advice: str) -> OptionsError:
-    return OptionsError(happened, advice=advice, option="state")

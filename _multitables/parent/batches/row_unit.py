@@ -20,9 +20,7 @@ from typing import Any
 from _multitables import options
 from _multitables.errors import CorruptChunkError, MultitablesError
 from _multitables.parent.batches.damage import Damage, EpochDamage
-from _multitables.parent.batches.unit import EpochRun, Unit
-from _multitables.parent.node.place import NodePlace
-from _multitables.parent.node.shared_readers import SharedReaders
+from _multitables.parent.batches.unit import EpochRun, FileUnit
 from _multitables.parent.ragged.open_rows import OpenedRows, open_rows
 from _multitables.parent.ragged.start_rows import batch_plan, check_options, start_rows, window_of
 from _multitables.parent.readers.reader_pool import ReaderPool
@@ -41,7 +39,6 @@ from _multitables.plan.reader_options import BatchOptions
 from _multitables.plan.row_order import CHUNKS, WINDOW, OrderWords, order_of
 from _multitables.plan.row_subset import subset_of
 from _multitables.plan.sample_rows import Samples
-from _multitables.plan.sharding import Shard
 from _multitables.plan.stream_plan import ReadPlan
 from _multitables.tree import structure_of
 from _multitables.wire import values
@@ -55,27 +52,27 @@ class IdleStream:
     epoch: int
 
 
-class RowUnit(Unit):
+class RowUnit(FileUnit):
     """Batches of rows, of one length or ragged, or of samples."""
 
+    spec: DataSpec
+    wanted: BatchOptions
+
     def __init__(self, spec: DataSpec, wanted: BatchOptions, pool: ReaderPool) -> None:
-        self.wanted, self.epochs, self.start_epoch = wanted, wanted.epochs, wanted.start_epoch
-        self.shard = Shard(
-            wanted.batch_size, wanted.rank, wanted.world_size, wanted.drop_last, wanted.even
+        purpose = f"batches of {spec.path!r} in {spec.file.filename!r}"
+        super().__init__(spec, wanted, pool, purpose)
+        self.shard = replace(
+            self.shard,
+            batch_size=wanted.batch_size,
+            drop_last=wanted.drop_last,
+            even=wanted.even,
+            node=self._place.count,
         )
-        self._shared: SharedReaders | None = None
-        if wanted.share:
-            place = NodePlace.of(wanted.rank, wanted.world_size)
-            purpose = f"batches of {spec.path!r} in {spec.file.filename!r}"
-            self._shared = SharedReaders(place, purpose, pool.library_timeout_seconds)
-            self.shard = replace(self.shard, node=place.count)
         self._damage = Damage()
         #: Of the epoch that is delivered.
         self._lost: EpochDamage | None = None
         self.idle: IdleStream | None = None
         self._closed = False
-        self._spec, self._paths = spec, structure_of(spec.path)[1]
-        self._pool = pool
         self._opened: tuple[Opened | OpenedRows, OrderWords] | None = None
         self._opening = threading.Lock()
 
@@ -85,15 +82,11 @@ class RowUnit(Unit):
             indexes = self._opened[0].indexes
             of = title(indexes[0].filenames, [(index.path, index.shape) for index in indexes])
         else:
-            of = title(self.filename, [(str(path), None) for path in self._paths])
+            paths = structure_of(self.spec.path)[1]
+            of = title(self.filename, [(str(path), None) for path in paths])
         shuffle, readers = self.wanted.shuffle, count(self.wanted.n_procs.count, "reader")
         rows = count(self.wanted.batch_size, "row")
         return f"{of}: batches of {rows}, shuffle={shuffle!r}, {readers}"
-
-    @property
-    def filename(self) -> Any:
-        """The file, or several."""
-        return self._spec.file.filename
 
     @property
     def missing_files(self) -> Mapping[str, MultitablesError]:
@@ -120,7 +113,7 @@ class RowUnit(Unit):
     def _open(self) -> Opened | OpenedRows:
         if self._shared is None or self._closed:
             return self._open_here()
-        spec = self._spec
+        spec = self.spec
         structure, paths = structure_of(spec.path)
         version = repr(spec.version)
         casts = None if spec.casts is None else spec.casts.identity
@@ -135,15 +128,15 @@ class RowUnit(Unit):
         return opened
 
     def _open_here(self) -> Opened | OpenedRows:
-        if self._spec.sample is not None or self._spec.weights is not None:
+        if self.spec.sample is not None or self.spec.weights is not None:
             from _multitables.parent.ragged.open_samples import open_samples
 
             check_options(self.wanted)
-            return open_samples(self._spec, self.wanted.seed)
-        with self._spec.file.open() as source:
-            if not has_ragged(source, self._spec):
-                return data_in(self._spec, source)
-            opened = open_rows(self._spec, source)
+            return open_samples(self.spec, self.wanted.seed)
+        with self.spec.file.open() as source:
+            if not has_ragged(source, self.spec):
+                return data_in(self.spec, source)
+            opened = open_rows(self.spec, source)
         check_options(self.wanted)
         return opened
 
@@ -203,7 +196,7 @@ class RowUnit(Unit):
         epochs = None if goes_on else run.epochs
         if isinstance(opened, OpenedRows):
             rows_plan = batch_plan(opened, wanted, order, run.ranges, epochs)
-            return start_rows(self._pool, wanted.n_procs.count, self._spec, opened, rows_plan)
+            return start_rows(self.pool, wanted.n_procs.count, self.spec, opened, rows_plan)
 
         def planned(opened: Opened, n_readers: int) -> tuple[ReadPlan, int]:
             plan = plan_batches(
@@ -226,7 +219,7 @@ class RowUnit(Unit):
             encoded = values.encode(what)
             share = self._shared.start
             return share(n_readers, encoded, opened, lambda: (*planned(opened, n_readers), None))[0]
-        return start_stream(self._pool, wanted.n_procs, opened, planned)
+        return start_stream(self.pool, wanted.n_procs, opened, planned)
 
     def delivered(self, block: Any, run: EpochRun | None, taken: int) -> Any:
         """Return a batch without rows that were not read; None: nothing is left of it."""
@@ -260,8 +253,7 @@ class RowUnit(Unit):
         """End the stream that rests, and leave the shared readers."""
         self._closed = True
         self.close_idle()
-        if self._shared is not None:
-            self._shared.close()
+        super().close()
 
     def close_idle(self) -> None:
         """End the stream that rests."""

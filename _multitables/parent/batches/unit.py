@@ -8,15 +8,23 @@ Law
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from _multitables.errors import CorruptChunkError, MultitablesError
+from _multitables.parent.node.place import NodePlace
+from _multitables.parent.node.shared_readers import SharedReaders
+from _multitables.parent.readers.reader_pool import ReaderPool
 from _multitables.parent.stream.stream_queue import StreamQueue
+from _multitables.parent.titles import file_title
 from _multitables.plan.checkpoint import Position, position_of, state_of
 from _multitables.plan.damaged_chunks import Rows
-from _multitables.plan.sharding import Ranges, Shard, between, length, run_of_node, shard_of
+from _multitables.plan.reader_options import LoaderOptions, ReaderCount
+from _multitables.plan.sharding import Part, Ranges, Shard, between, length, run_of_node, shard_of
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 
 class Run(Protocol):
@@ -76,18 +84,22 @@ class Unit:
     #: The name of one, and the method that makes a loader of them.
     noun, maker = "batch", "get_batches"
     epochs: int | None
-    start_epoch: int
-    shard: Shard
+    start_epoch = 0
+    shard = Shard(1)
+    #: Its readers.
+    pool: ReaderPool | None = None
     #: Another iteration is to come, for which its epoch is prefetched.
     prefetches = False
+    #: The state behind a loop is that of its end, in place of the beginning of the next one.
+    stays_at_end = False
 
     def title(self) -> str:
         """Describe the unit for messages, without opening a file."""
         raise NotImplementedError
 
     @property
-    def filename(self) -> Any:
-        """The file, or several."""
+    def where(self) -> str:
+        """Name the file, or several, for messages."""
         raise NotImplementedError
 
     @property
@@ -167,3 +179,95 @@ class Unit:
 
     def close(self) -> None:
         """End streams that rest between epochs."""
+
+    def shared_out(self, ranks: Part | None, part: Part | None) -> Unit:
+        """Return the same unit for another rank, or for one of the processes that share a rank."""
+        raise NotImplementedError
+
+
+class FileUnit(Unit):
+    """A unit of what files have, for one rank of some.
+
+    Parameters
+    ----------
+    spec
+        Which data it is of.
+    wanted : LoaderOptions
+        How it is delivered.
+    pool : ReaderPool
+        Whose readers read it.
+    purpose : str
+        With ``share="node"`` the same text in all ranks that share readers.
+    """
+
+    def __init__(self, spec: Any, wanted: LoaderOptions, pool: ReaderPool, purpose: str) -> None:
+        self.spec, self.wanted = spec, wanted
+        self.pool: ReaderPool = pool
+        self.epochs, self.start_epoch = wanted.epochs, wanted.start_epoch
+        self.shard = Shard(1, wanted.rank, wanted.world_size)
+        #: The rank among those that share readers, and these.
+        self._place = NodePlace(0, 1)
+        self._shared: SharedReaders | None = None
+        if wanted.share:
+            self._place = NodePlace.of(wanted.rank, wanted.world_size)
+            self._shared = SharedReaders(self._place, purpose, pool.library_timeout_seconds)
+
+    @property
+    def filename(self) -> Any:
+        """The file, or several."""
+        return self.spec.file.filename
+
+    @property
+    def where(self) -> str:
+        """Name the file, or several, for messages."""
+        return file_title(self.filename)
+
+    @property
+    def elsewhere(self) -> LoaderOptions:
+        """The options of the same unit in another process."""
+        return self.wanted
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Make it again elsewhere, with readers of its own."""
+        return _again, (type(self), self.spec, self.elsewhere, self.pool.library_timeout_seconds)
+
+    def shared_out(self, ranks: Part | None, part: Part | None) -> Self:
+        """Return the same unit for another rank, or for one of the processes that share a rank.
+
+        Parameters
+        ----------
+        ranks : tuple of int, optional
+            The rank, and how many there are. Default: its own.
+        part : tuple of int, optional
+            The number of a process that has a part of what the rank has, and how many share it.
+
+        Returns
+        -------
+        FileUnit
+            With readers of its own: in each of several processes one, if their number was left
+            open.
+        """
+        wanted = self.elsewhere
+        if ranks is not None:
+            wanted = replace(wanted, rank=ranks[0], world_size=ranks[1])
+        if part is not None and wanted.n_procs == ReaderCount(None, None):
+            wanted = replace(wanted, n_procs=ReaderCount(1, threads=False))
+        unit = _again(type(self), self.spec, wanted, self.pool.library_timeout_seconds)
+        if part is not None:
+            (number, parts), shard = part, unit.shard
+            rank, world_size = shard.rank * parts + number, shard.world_size * parts
+            unit.shard = replace(shard, rank=rank, world_size=world_size, parts=parts)
+            unit.stays_at_end = True  # others may not be through with the loop
+        return unit
+
+    def close(self) -> None:
+        """Leave the readers that ranks share."""
+        if self._shared is not None:
+            self._shared.close()
+
+
+U = TypeVar("U", bound=FileUnit)
+
+
+def _again(kind: Callable[..., U], spec: Any, wanted: LoaderOptions, timeout: float | None) -> U:
+    return kind(spec, wanted, ReaderPool(True, timeout))

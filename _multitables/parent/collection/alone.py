@@ -22,7 +22,7 @@ from _multitables.index.joined.kept_source import KeptSource
 from _multitables.index.opened.open_files import Place
 from _multitables.index.types.numpy_type import datatype_of, dtype_of
 from _multitables.parent.ragged.open_rows import Entry, in_heap
-from _multitables.parent.ragged.rows_of_requests import asking_heap, block_of, nothing
+from _multitables.parent.ragged.rows_of_requests import asking_heap, block_of
 from _multitables.parent.random.dataset_handle import DatasetHandle, handle_of, open_dataset
 from _multitables.parent.random.request import Request
 from _multitables.parent.random.service import Service
@@ -97,7 +97,7 @@ def ask_rows(service: Service, dataset: RaggedDataset, tries: int | None) -> Rag
     entry = in_heap(dataset.descriptors, dataset.atoms)
     n_rows = dataset.descriptors.n_rows
     if not n_rows:
-        return nothing(entry)
+        return entry.nothing()
     offsets, ask = asking_heap(service, entry, dataset.handle, Fetch(range(n_rows), [n_rows], 0))
     assert offsets is not None  # rows are no pictures
     return RaggedRequest(entry, offsets, ask(tries))

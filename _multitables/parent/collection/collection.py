@@ -26,7 +26,7 @@ from _multitables.parent.collection.item_spec import ItemSpec
 from _multitables.parent.collection.item_unit import ItemUnit
 from _multitables.parent.readers.reader_pool import ReaderPool
 from _multitables.plan.reader_options import CollectionOptions, ItemBatchOptions, ReaderCount
-from _multitables.plan.sharding import Shard, shard_of
+from _multitables.plan.sharding import shard_of
 
 
 class Collection(Loader):
@@ -45,32 +45,8 @@ class Collection(Loader):
     _unit: ItemUnit
     iteration = ItemIterator
 
-    def __init__(
-        self, spec: ItemSpec, wanted: CollectionOptions, pool: ReaderPool, owns_pool: bool
-    ) -> None:
-        super().__init__(ItemUnit(spec, wanted, pool), pool, owns_pool)
-
     def __iter__(self) -> ItemIterator:
         return self._iterate()  # type: ignore[return-value]
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        """Make it again elsewhere, where it begins as this one began."""
-        return _again, (self._unit.spec, self._unit.wanted, self._pool.library_timeout_seconds)
-
-    def _sharded(self, rank: int, world_size: int, part: tuple[int, int] | None) -> Collection:
-        """Return a collection of the same items for a rank, or for a part of what a rank has."""
-        wanted = replace(self._unit.wanted, rank=rank, world_size=world_size)
-        if part is not None:
-            wanted = replace(wanted, n_procs=ReaderCount(1, threads=False))
-        made = _again(self._unit.spec, wanted, self._pool.library_timeout_seconds)
-        if part is not None:
-            number, parts = part
-            made._unit.shard = Shard(1, rank * parts + number, world_size * parts, parts=parts)
-        return made
-
-    @property
-    def _rank(self) -> tuple[int, int]:
-        return self._unit.wanted.rank, self._unit.wanted.world_size
 
     @property
     def keys(self) -> list[str]:
@@ -229,13 +205,8 @@ class Collection(Loader):
             world_size=1,
             share=None,
         )
-        read = partial(_items_of, self._unit.spec, wanted, self._pool.library_timeout_seconds)
+        read = partial(_items_of, self._unit.spec, wanted, self._unit.pool.library_timeout_seconds)
         return bag_of(read, keys, [sizes[key] for key in keys])
-
-
-def _again(spec: ItemSpec, wanted: CollectionOptions, timeout: float | None) -> Collection:
-    alone = replace(wanted, share=None)
-    return Collection(spec, alone, ReaderPool(True, timeout), owns_pool=True)
 
 
 def _items_of(
@@ -246,7 +217,7 @@ def _items_of(
     try:
         for key in keys:
             one = spec.only(key)
-            items = Collection(one, wanted, pool, owns_pool=False)
+            items = Collection(ItemUnit(one, wanted, pool))
             found.append(items[key].copy())
             items.close()
     finally:

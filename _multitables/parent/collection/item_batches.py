@@ -9,14 +9,18 @@ Law
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from _multitables.errors import OptionsError, UnsupportedDatasetError
+from _multitables.parent.batches.iteration import Iteration
+from _multitables.parent.batches.loader import Changed, Loader
 from _multitables.parent.collection.item import Item
+from _multitables.parent.collection.item_unit import ItemUnit
+from _multitables.plan.checkpoint import Position
 from _multitables.plan.item_batches import bucketed
 from _multitables.plan.reader_options import ItemBatchOptions
 from _multitables.tree import NamedArrays
@@ -52,33 +56,54 @@ class ItemBatch(NamedArrays):
         return f"<ItemBatch of {len(self.keys_of_items)}: {shapes}>"
 
 
-class ItemBatches:
-    """Padded batches of a collection; each iteration is one over the collection."""
+class ItemBatches(Changed):
+    """Padded batches of a collection; made by `Collection.to_batches`.
 
-    def __init__(
-        self, collection: Iterable[Item], names: Sequence[str], wanted: ItemBatchOptions
-    ) -> None:
-        self._collection, self._names, self._wanted = collection, names, wanted
+    Each iteration is one over the collection, which has the same epoch and state: states count the
+    items that were taken.
+    """
 
-    def __iter__(self) -> Iterator[ItemBatch]:
-        wanted, names = self._wanted, self._names
-        items = (
-            Item(item.key, {name: _rows_of(item, name) for name in names}, {}, {}, {})
-            for item in self._collection
-            if all(name in item for name in names)
-        )
-        measured = _with_lengths(items, names)
-        batches = bucketed(measured, wanted.buckets, wanted.batch_size, wanted.drop_last)
-        for batch in batches:
-            yield ItemBatch(batch, names, wanted.pad)
+    _unit: ItemUnit
+
+    def __init__(self, items: Loader, names: Sequence[str], wanted: ItemBatchOptions) -> None:
+        super().__init__(items, names, wanted)
+        self._names, self._wanted = names, wanted
 
     def __repr__(self) -> str:
-        return f"<ItemBatches of {self._wanted.batch_size}, of {self._collection!r}>"
+        return f"<ItemBatches of {self._wanted.batch_size}, of {self._of!r}>"
+
+    def __iter__(self) -> Iterator[ItemBatch]:
+        return self._gathered(self._iterate())
+
+    def _gathered(self, items: Iteration) -> Iterator[ItemBatch]:
+        wanted, names = self._wanted, self._names
+        measured = _with_lengths(items, names)
+        for batch in bucketed(measured, wanted.buckets, wanted.batch_size, wanted.drop_last):
+            yield ItemBatch(batch, names, wanted.pad)
+        next(items, None)  # it stands at its end until its last batch was left
+
+    def _length(self, start: Position) -> int:
+        """Count the batches by the items' lengths."""
+        unit, wanted = self._unit, self._wanted
+        lengths = np.array(unit.opened.lengths(self._names))
+        buckets = np.searchsorted(wanted.buckets, lengths)
+        filled = np.zeros(len(wanted.buckets) + 1, np.int64)
+        for run in unit.runs(start):
+            for epoch in range(run.first_epoch, run.first_epoch + run.epochs):
+                items = unit.items(epoch, run.ranges)
+                filled += np.bincount(buckets[items[lengths[items] >= 0]], minlength=len(filled))
+        whole, rest = np.divmod(filled, wanted.batch_size)
+        return int(whole.sum() + (0 if wanted.drop_last else np.count_nonzero(rest)))
 
 
-def _with_lengths(items: Iterable[Item], names: Sequence[str]) -> Iterator[tuple[int, Item]]:
+def _with_lengths(items: Iteration, names: Sequence[str]) -> Iterator[tuple[int, Item]]:
+    """Yield copies of items that have all names, and the lengths of the longest datasets."""
     for item in items:
-        yield max(len(item[name]) for name in names), item
+        if all(name in item for name in names):
+            rows = {name: _rows_of(item, name) for name in names}
+            yield max(map(len, rows.values())), Item(item.key, rows, {}, {}, {})
+        if items.is_through:
+            return
 
 
 def _rows_of(item: Item, name: str) -> npt.NDArray[Any]:

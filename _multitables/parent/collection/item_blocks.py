@@ -21,7 +21,7 @@ from _multitables import _core
 from _multitables.parent.collection.item_reader import Asked, ItemReader
 from _multitables.parent.random.service import AnyReaders, Service
 from _multitables.parent.readers.request_threads import RequestThreads
-from _multitables.parent.stream.block_source import BlockGuard, BlockSource
+from _multitables.parent.stream.block_source import BlockSource
 
 #: Bytes of items that are asked for ahead, and how many items at most.
 AHEAD_BYTES = 32 << 20
@@ -43,13 +43,13 @@ class ItemBlocks(BlockSource):
         items: Iterator[list[int]],
         ring_bytes: int,
     ) -> None:
-        self.block_size, self.missing_files = 1, {}
+        self.missing_files = {}
         self._reader, self.service, self._give_back = reader, service, give_back
         #: The items of each epoch, and those of the current one that were not requested yet.
         self._epochs, self._items = items, deque[int]()
         self._asked: deque[Asked] = deque()
         self._unsent: deque[Asked] = deque()
-        self._ahead_bytes = self._received = 0
+        self._ahead_bytes = 0
         self._least_ahead, self._least_bytes = service.n_readers + 1, AHEAD_BYTES
         if isinstance(service.readers, RequestThreads):
             is_ahead = service.readers.is_started
@@ -68,9 +68,8 @@ class ItemBlocks(BlockSource):
         if self._unsent and self._unsent[0] is asked:  # `item` sent its request
             self._unsent.popleft()
         self._ahead_bytes -= asked.n_bytes
-        self._received += 1
         self._go_on(waits=False)
-        return BlockGuard(item, (self._received - 1, self._received))
+        return self.guard(item)
 
     def _go_on(self, *, waits: bool) -> None:
         """Request the next items while there is memory; the first one may wait for it."""
@@ -111,10 +110,6 @@ class ItemBlocks(BlockSource):
     def ready(self) -> int:
         """Count the items that need not be waited for."""
         return sum(1 for _ in itertools.takewhile(self._reader.done, list(self._asked)))
-
-    def progress(self) -> tuple[int, int | None]:
-        """Return how many items were taken."""
-        return self._received, None
 
     def statistics(self) -> dict[str, Any]:
         """Return the statistics of the requests, as `Reader.statistics` does."""

@@ -13,6 +13,7 @@ import mmap
 import threading
 import weakref
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -20,14 +21,12 @@ import numpy as np
 from _multitables import _core, machine, options
 from _multitables.errors import CorruptChunkError, MultitablesError, OptionsError
 from _multitables.index.chunk_index import I64
-from _multitables.parent.batches.unit import EpochRun, Unit
+from _multitables.parent.batches.unit import EpochRun, FileUnit
 from _multitables.parent.collection.item import Item
 from _multitables.parent.collection.item_blocks import ItemBlocks
 from _multitables.parent.collection.item_reader import ItemReader
 from _multitables.parent.collection.item_spec import ItemSpec
 from _multitables.parent.collection.open_items import OpenedItems, open_items
-from _multitables.parent.node.place import NodePlace
-from _multitables.parent.node.shared_readers import SharedReaders
 from _multitables.parent.random.service import AnyReaders, Service
 from _multitables.parent.random.stage import made
 from _multitables.parent.readers.reader_choice import who_answers_items
@@ -37,7 +36,7 @@ from _multitables.parent.stream.stream_queue import StreamQueue
 from _multitables.parent.titles import count, title
 from _multitables.plan.collection import in_file_order, order_words
 from _multitables.plan.reader_options import CollectionOptions, ReaderOptions
-from _multitables.plan.sharding import Ranges, Shard
+from _multitables.plan.sharding import Ranges
 
 #: Scales that items share are kept in one part in this many of the memory that is available: then
 #: each is decoded once, in any order of items.
@@ -48,33 +47,33 @@ SPARE_BYTES = 64 << 10
 ITEMS_HELD = 4
 
 
-class ItemUnit(Unit):
+class ItemUnit(FileUnit):
     """Items of many datasets."""
 
     noun, maker = "item", "get_collection"
+    spec: ItemSpec
+    wanted: CollectionOptions
 
     def __init__(self, spec: ItemSpec, wanted: CollectionOptions, pool: ReaderPool) -> None:
-        self.spec, self.wanted = spec, wanted
-        self.epochs, self.start_epoch = wanted.epochs, wanted.start_epoch
-        self.shard = Shard(1, wanted.rank, wanted.world_size)
-        self._pool = pool
         self.opened: OpenedItems = open_items(spec)
         share = machine.available_bytes() // KEPT_SHARE
         self._kept_bytes = min(self.opened.shared_bytes, share)
         self._ring_bytes = _ring_bytes(self.opened, wanted, self._kept_bytes)
         self._file_order: I64 | None = None
         self._damaged: dict[int, CorruptChunkError] = {}
-        self._shared: SharedReaders | None = None
         #: Scales that ranks of this node have in common, when they were read.
         self._scales: mmap.mmap | None = None
         self._asked_scales = False
         #: The service and reader of single items, and their finalizer.
         self._single: tuple[Service, ItemReader, weakref.finalize[Any, Any]] | None = None
         self._lock = threading.Lock()
-        if wanted.share:
-            place = NodePlace.of(wanted.rank, wanted.world_size)
-            purpose = f"{spec.path!r} by {spec.by!r} in {spec.file.filename!r}"
-            self._shared = SharedReaders(place, purpose, pool.library_timeout_seconds)
+        purpose = f"{spec.path!r} by {spec.by!r} in {spec.file.filename!r}"
+        super().__init__(spec, wanted, pool, purpose)
+
+    @property
+    def elsewhere(self) -> CollectionOptions:
+        """The options of the same items in another process, which reads all scales itself."""
+        return replace(self.wanted, share=None)
 
     def title(self) -> str:
         """Describe the items for messages."""
@@ -82,11 +81,6 @@ class ItemUnit(Unit):
         of = title(opened.filename, [(opened.path, None)])
         items, readers = count(len(opened.items), "item"), count(wanted.n_procs.count, "reader")
         return f"{of}: {items}, order={wanted.order!r}, {readers}"
-
-    @property
-    def filename(self) -> Any:
-        """The file, or several."""
-        return self.spec.file.filename
 
     @property
     def missing_files(self) -> Mapping[str, MultitablesError]:
@@ -127,7 +121,7 @@ class ItemUnit(Unit):
         epochs = itertools.count(run.first_epoch) if last is None else range(run.first_epoch, last)
         items: Iterator[list[int]] = (self.items(n, run.ranges).tolist() for n in epochs)
         service, reader = self._started()
-        blocks = ItemBlocks(reader, service, self._pool.give_back(), items, self._ring_bytes)
+        blocks = ItemBlocks(reader, service, self.pool.give_back(), items, self._ring_bytes)
         return StreamQueue(blocks)
 
     def item(self, number: int) -> Item:
@@ -135,7 +129,7 @@ class ItemUnit(Unit):
         with self._lock:
             if self._single is None or not self._single[0].mine:
                 service, reader = self._started()
-                give_back = self._pool.give_back()
+                give_back = self.pool.give_back()
                 end = weakref.finalize(self, service.leave, give_back, True)
                 self._single = service, reader, end
             service, reader, end = self._single
@@ -185,16 +179,15 @@ class ItemUnit(Unit):
         opened, n_procs = self.opened, self.wanted.n_procs
         who = who_answers_items(opened.survey, opened.item_bytes, opened.direct, n_procs)
         if who is Answers.PROCESSES or self.wanted.share is not None:
-            return self._pool.take(n_procs.count)
-        return RequestThreads(n_procs.count, self._pool.library_timeout_seconds, who)
+            return self.pool.take(n_procs.count)
+        return RequestThreads(n_procs.count, self.pool.library_timeout_seconds, who)
 
     def close(self) -> None:
         """Leave the readers of single items, and those that ranks share."""
         single, self._single = self._single, None
         if single is not None:
             single[2]()
-        if self._shared is not None:
-            self._shared.close()
+        super().close()
 
 
 def _ring_bytes(opened: OpenedItems, wanted: CollectionOptions, kept_bytes: int) -> int:

@@ -159,6 +159,16 @@ class OpenedItems:
         found = self.table.number[np.array(numbers, np.int64)]
         return layout_of(found, self.table.n_rows, self.table.n_bytes)
 
+    def lengths(self, names: Sequence[str]) -> list[int]:
+        """Return the rows of each item's longest dataset of some names; -1: it lacks one."""
+        found = []
+        for item in range(len(self.items)):
+            objects = self.items.members(item).objects
+            has_all = all(name in objects for name in names)
+            dims = [self.survey.core.dims_of(objects[name]) for name in names if has_all]
+            found.append(max((sum(one[:1]) for one in dims), default=-1))
+        return found
+
     @cached_property
     def item_bytes(self) -> list[int]:
         """Bytes of each item's result, less those of datasets that are alone."""

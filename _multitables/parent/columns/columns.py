@@ -11,10 +11,7 @@ from typing import Any
 
 from _multitables.parent.batches.loader import Loader
 from _multitables.parent.columns.key_unit import KeyUnit
-from _multitables.parent.columns.open_columns import OpenedColumns
 from _multitables.parent.readers.counters import counters
-from _multitables.parent.readers.reader_pool import ReaderPool
-from _multitables.plan.reader_options import ColumnOptions
 
 
 class Columns(Loader):
@@ -23,7 +20,8 @@ class Columns(Loader):
     Iterating goes through this rank's blocks: `GroupBlock`, or `ColumnsBlock` of several groups;
     the next iteration goes on with the next epoch, or where a loaded state was saved.
 
-    ``index`` are the names of the columns of the index.
+    A state that is taken behind a loop is that of its end: nothing is left to a loop that goes on
+    there.
 
     Examples
     --------
@@ -34,21 +32,10 @@ class Columns(Loader):
 
     _unit: KeyUnit
 
-    def __init__(
-        self, opened: OpenedColumns, wanted: ColumnOptions, pool: ReaderPool, owns_pool: bool
-    ) -> None:
-        super().__init__(KeyUnit(opened, wanted, pool), pool, owns_pool)
-        self.index = opened.index
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return a state of the latest loop, to be saved.
-
-        Returns
-        -------
-        dict
-            Of JSON's types. After the end of a loop, a loop that goes on there has nothing left.
-        """
-        return self._state_of_pass()
+    @property
+    def index(self) -> tuple[str, ...]:
+        """The names of the columns of the index."""
+        return self._unit.opened.index
 
     def statistics(self) -> dict[str, Any]:
         """Count the work of the latest stream.

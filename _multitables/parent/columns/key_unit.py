@@ -21,17 +21,16 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from _multitables.errors import MultitablesError
-from _multitables.parent.batches.unit import Unit
+from _multitables.parent.batches.unit import FileUnit
 from _multitables.parent.columns.column_block import ColumnsBlock, GroupBlock
 from _multitables.parent.columns.open_columns import OpenedColumns
 from _multitables.parent.node.place import NodePlace
-from _multitables.parent.node.shared_readers import SharedReaders
 from _multitables.parent.readers.reader_pool import ReaderPool
-from _multitables.parent.stream.block_source import BlockGuard, BlockSource
+from _multitables.parent.stream.block_source import BlockSource
 from _multitables.parent.stream.open_stream import Opened, start_stream
 from _multitables.parent.stream.stream_queue import StreamQueue
 from _multitables.parent.titles import title
@@ -54,7 +53,6 @@ from _multitables.plan.key_groups import (
     rows_in,
 )
 from _multitables.plan.reader_options import ColumnOptions
-from _multitables.plan.sharding import Shard
 from _multitables.plan.stream_plan import ReadPlan
 from _multitables.wire import values
 
@@ -113,46 +111,25 @@ class NoColumns(BlockSource):
     """Blocks of nothing but keys."""
 
     def __init__(self, missing_files: dict[str, MultitablesError]) -> None:
-        self.block_size, self.missing_files, self._received = 1, missing_files, 0
+        self.missing_files = missing_files
 
     def take(self, deadline: float) -> Any:
         """Return the next guard; there is always one."""
-        self._received += 1
-        return BlockGuard((), (self._received - 1, self._received))
-
-    def ready(self) -> int:
-        """Count the blocks that need not be waited for."""
-        return 1
-
-    def progress(self) -> tuple[int, int | None]:
-        """Return how many blocks were taken."""
-        return self._received, None
-
-    def statistics(self) -> dict[str, Any]:
-        """Return nothing: no reader counts."""
-        return {}
-
-    def end(self, sound: bool) -> None:
-        """There are no readers."""
+        return self.guard(())
 
 
-class KeyUnit(Unit):
+class KeyUnit(FileUnit):
     """Blocks of whole index values; positions are rows of each group."""
 
     noun, maker = "column", "get_columns"
+    stays_at_end = True
 
     def __init__(self, opened: OpenedColumns, wanted: ColumnOptions, pool: ReaderPool) -> None:
-        self.opened, self._wanted, self._pool = opened, wanted, pool
-        self.epochs, self.start_epoch = wanted.epochs, wanted.start_epoch
-        entries = wanted.entries_per_block
+        purpose = f"columns {opened.groups.keys()} of {opened.filename!r}"
+        super().__init__(opened, wanted, pool, purpose)
+        self.opened, entries = opened, wanted.entries_per_block
         self._entries = entries or max(1, BLOCK_BYTES // max(1, opened.row_bytes))
-        self._shared: SharedReaders | None = None
-        self._place = NodePlace(0, 1)
-        if wanted.share:
-            self._place = NodePlace.of(wanted.rank, wanted.world_size)
-            purpose = f"columns {opened.groups.keys()} of {opened.filename!r}"
-            self._shared = SharedReaders(self._place, purpose, pool.library_timeout_seconds)
-        self.shard = Shard(1, wanted.rank, wanted.world_size, node=self._place.count)
+        self.shard = replace(self.shard, node=self._place.count)
 
     def title(self) -> str:
         """Describe the blocks for messages."""
@@ -181,8 +158,8 @@ class KeyUnit(Unit):
         return self._share_of([self.opened.everything])
 
     def _share_of(self, ranges: Sequence[Range]) -> tuple[Range, ...]:
-        wanted, node = self._wanted, self._place.count
-        return self._part(ranges, wanted.rank // node, wanted.world_size // node)
+        shard = self.shard
+        return self._part(ranges, shard.rank // shard.node, shard.world_size // shard.node)
 
     def _part(self, ranges: Sequence[Range], part: int, parts: int) -> tuple[Range, ...]:
         try:
@@ -273,7 +250,7 @@ class KeyUnit(Unit):
         return None
 
     def _started(self, stretch: Range) -> tuple[StreamQueue, KeyRows, I64]:
-        opened, wanted = self.opened, self._wanted
+        opened, wanted = self.opened, self.wanted
         if not opened.opened.indexes:
             return StreamQueue(NoColumns(opened.opened.missing_files)), *self._keys(stretch)
 
@@ -306,7 +283,7 @@ class KeyUnit(Unit):
             known.append(keys)
             return plan, block_size
 
-        return start_stream(self._pool, wanted.n_procs, opened.opened, alone), *known[0]
+        return start_stream(self.pool, wanted.n_procs, opened.opened, alone), *known[0]
 
     def delivered(self, block: Any, run: KeyRun, taken: int) -> GroupBlock | ColumnsBlock:
         """Return the columns of a block, by group."""
@@ -323,11 +300,6 @@ class KeyUnit(Unit):
             of_values = offsets[begin : end + 1] - first
             groups[name] = GroupBlock(columns, index, of_values, (first, last))
         return groups.popitem()[1] if self.opened.is_single else ColumnsBlock(groups, index)
-
-    def close(self) -> None:
-        """Leave the readers that ranks share."""
-        if self._shared is not None:
-            self._shared.close()
 
 
 def _not_empty(*ranges: Range) -> tuple[Range, ...]:

@@ -22,6 +22,7 @@ from _multitables.index.datasets.source import Source
 from _multitables.index.joined.source import JoinedSource, MissingFiles, index_all
 from _multitables.index.names.dataset_names import datasets_named
 from _multitables.index.versions.sources import of_version
+from _multitables.parent.ragged.ragged_block import RaggedBlock
 from _multitables.parent.readers.local_rows import whole
 from _multitables.parent.stream.open_stream import DataSpec, check_lengths, refuse_casts
 from _multitables.plan.casts import Casts, cast_indexes, decoded_rows
@@ -108,6 +109,20 @@ class Entry:
         begins, ends = self.spans.begins[numbers], self.spans.ends[numbers]
         return (begins < end) & (ends > begin) & (begins < ends)
 
+    def nothing(self) -> Any:
+        """Return the empty block."""
+        if self.samples is not None and not self.samples.are_rows:
+            dtype = np.dtype(np.bool_) if self.is_mask else self.indexes[0].dtype
+            return np.empty((0, *self.sample_shape), dtype)
+        arrays = [np.empty((0, *index.row_shape), index.dtype) for index in self.indexes]
+        if self.spans is None:
+            return arrays[0]
+        if self.atom is not None:
+            arrays = [np.empty((0, *self.atom.shape), self.atom.base)]
+        columns = arrays.pop() if self.has_columns else None
+        values = self.structure.pack(arrays)
+        return RaggedBlock(values, np.zeros(1, np.int64), columns, self.n_columns, self.is_text)
+
 
 @dataclass(frozen=True)
 class OpenedRows:
@@ -122,6 +137,10 @@ class OpenedRows:
     def indexes(self) -> list[ChunkIndex]:
         """What stands for the rows of each entry."""
         return [entry.rows for entry in self.entries]
+
+    def nothing(self) -> list[Any]:
+        """Return the arrays of a block without rows."""
+        return [entry.nothing() for entry in self.entries]
 
     @property
     def read(self) -> list[ChunkIndex]:

@@ -35,7 +35,7 @@ from typing import Any
 from _multitables import _core
 from _multitables.errors import MultitablesError, StalledError
 from _multitables.parent.ragged.open_rows import Entry, OpenedRows
-from _multitables.parent.ragged.rows_of_requests import Ask, asking_heap, block_of, nothing
+from _multitables.parent.ragged.rows_of_requests import Ask, asking_heap, block_of
 from _multitables.parent.random.dataset_handle import DatasetHandle
 from _multitables.parent.random.request import Request
 from _multitables.parent.random.service import AnyReaders, Service
@@ -91,7 +91,6 @@ class RequestedBlocks(BlockSource):
         self._plan, self._opened, self._handles = plan, opened, handles
         self._fetches = plan.fetches(_core.order_rows)
         self._asked: deque[_Asked] = deque()
-        self._received = 0
         self._go_on()
 
     # ---- blocks
@@ -117,7 +116,7 @@ class RequestedBlocks(BlockSource):
         if len(ends) > 1:
             blocks = [one[begin:end] for one in blocks]
         asked.taken += 1
-        self._received += 1
+        self.received += 1
         if not asked.left:
             self._asked.popleft()
             self._go_on()
@@ -142,7 +141,7 @@ class RequestedBlocks(BlockSource):
     def _explained(self, error: BaseException) -> BaseException:
         """Return the error of a request, with its consequence for the stream."""
         if isinstance(error, MultitablesError) and not isinstance(error, StalledError):
-            good = f"{self._received} blocks were delivered and are good; the stream is closed"
+            good = f"{self.received} blocks were delivered and are good; the stream is closed"
             values = {"good": good, "advice": error.advice, **error.values}
             MultitablesError.__init__(error, error.happened, **values)  # type: ignore[arg-type]
         return error.with_traceback(None)
@@ -218,11 +217,11 @@ class RequestedBlocks(BlockSource):
 
     def progress(self) -> tuple[int, int | None]:
         """Return how many blocks were taken, and how many there are."""
-        return self._received, self._plan.n_batches
+        return self.received, self._plan.n_batches
 
     def delivered(self) -> str:
         """Say how far the stream is."""
-        return count(self._received, "block")
+        return count(self.received, "block")
 
     def title(self) -> tuple[str, int]:
         """Return the title of the data, and the number of readers."""
@@ -242,7 +241,7 @@ class RequestedBlocks(BlockSource):
 
     def nothing(self) -> list[Any]:
         """Return the block of no rows."""
-        return [nothing(entry) for entry in self._opened.entries]
+        return self._opened.nothing()
 
 
 def _asking(service: Service, key: Selection) -> Ask:

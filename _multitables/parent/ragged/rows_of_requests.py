@@ -75,18 +75,3 @@ def _ended(text: Any, offsets: I64) -> tuple[Any, I64]:
     rows = [text[begin:end].tobytes().split(b"\0", 1)[0] for begin, end in pairs]
     ends = np.array([0, *itertools.accumulate(map(len, rows))], np.int64)
     return np.frombuffer(b"".join(rows), np.uint8), ends
-
-
-def nothing(entry: Entry) -> Any:
-    """Return the empty block."""
-    if entry.samples is not None and not entry.samples.are_rows:
-        dtype = np.dtype(np.bool_) if entry.is_mask else entry.indexes[0].dtype
-        return np.empty((0, *entry.sample_shape), dtype)
-    arrays = [np.empty((0, *index.row_shape), index.dtype) for index in entry.indexes]
-    if entry.spans is None:
-        return arrays[0]
-    if entry.atom is not None:
-        arrays = [np.empty((0, *entry.atom.shape), entry.atom.base)]
-    columns = arrays.pop() if entry.has_columns else None
-    values = entry.structure.pack(arrays)
-    return RaggedBlock(values, np.zeros(1, np.int64), columns, entry.n_columns, entry.is_text)

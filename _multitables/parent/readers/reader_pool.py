@@ -42,6 +42,13 @@ class ReaderPool:
                     return self._resting.pop(at)
         return Readers(count, self.library_timeout_seconds)
 
+    def keeping(self) -> tuple[ReaderPool, ReaderPool | None]:
+        """Return a pool that keeps readers between streams; and once more, if it is a new one."""
+        if self.keep:
+            return self, None
+        pool = ReaderPool(True, self.library_timeout_seconds)
+        return pool, pool
+
     @contextmanager
     def starting(self, wanted: ReaderCount) -> Iterator[Readers | None]:
         """Start processes that are needed in any case, and end them if what follows fails.

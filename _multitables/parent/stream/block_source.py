@@ -15,25 +15,32 @@ from _multitables.parent.titles import count
 
 
 class BlockSource:
-    """Blocks of one stream, in order."""
+    """Blocks of one stream, in order; by default of one row each, without readers."""
 
-    block_size: int
+    block_size = 1
     #: Of several files, those that are left out, and why.
     missing_files: dict[str, MultitablesError]
     #: One thread at a time may take a block.
     takes_turns = True
+    #: Blocks that were taken.
+    received = 0
 
     def take(self, deadline: float) -> Any:
         """Return the guard of the next block, or None at the end; `queue.Empty` at the deadline."""
         raise NotImplementedError
 
+    def guard(self, block: Any) -> BlockGuard:
+        """Count a block of one row that is taken, and return its guard."""
+        self.received += 1
+        return BlockGuard(block, (self.received - 1, self.received))
+
     def ready(self) -> int:
         """Count the blocks that need not be waited for."""
-        raise NotImplementedError
+        return 0
 
     def progress(self) -> tuple[int, int | None]:
         """Return how many blocks were taken, and how many there are (None: without end)."""
-        raise NotImplementedError
+        return self.received, None
 
     @property
     def endless(self) -> bool:
@@ -42,7 +49,7 @@ class BlockSource:
 
     def statistics(self) -> dict[str, Any]:
         """Return statistics, by name."""
-        raise NotImplementedError
+        return {}
 
     def title(self) -> tuple[str, int]:
         """Return the title of the data, and the number of readers."""
@@ -77,7 +84,6 @@ class BlockSource:
 
     def end(self, sound: bool) -> None:
         """End the readers, or give them back; `sound` says that none of them failed."""
-        raise NotImplementedError
 
 
 class BlockGuard:

@@ -59,10 +59,8 @@ _NOTHING: dict[str, Any] = {
 class GrowingBlocks(BlockSource):
     """Blocks of datasets that grow, in the order of their rows."""
 
-    def __init__(
-        self, pool: ReaderPool, owns_pool: bool, wanted: StreamOptions, spec: DataSpec
-    ) -> None:
-        self._pool, self._owns_pool, self._wanted = pool, owns_pool, wanted
+    def __init__(self, pool: ReaderPool, wanted: StreamOptions, spec: DataSpec) -> None:
+        (self._pool, self._own_pool), self._wanted = pool.keeping(), wanted
         self._data = GrowingData(spec)
         indexes = self._data.opened.indexes
         self.block_size = wanted.block_size or indexes[lead_of(indexes)].block_size_default
@@ -212,8 +210,8 @@ class GrowingBlocks(BlockSource):
 
     def end(self, sound: bool) -> None:
         """End the readers that no other stream has."""
-        if self._owns_pool and os.getpid() == self._owner:
-            self._pool.close()
+        if self._own_pool is not None and os.getpid() == self._owner:
+            self._own_pool.close()
 
     def ready(self) -> int:
         """Count the blocks that need not be waited for."""

@@ -41,6 +41,7 @@ from _multitables.parent.readers.threads import Threads
 from _multitables.parent.stream.ring_blocks import RingBlocks
 from _multitables.parent.stream.stream_queue import StreamQueue
 from _multitables.parent.stream.warnings_of_streams import warn_of_missing, warn_of_slow_filters
+from _multitables.parent.titles import file_title
 from _multitables.plan.casts import Casts, cast_indexes
 from _multitables.plan.inner_selection import select_inner
 from _multitables.plan.reader_options import ReaderCount
@@ -73,6 +74,7 @@ class DataSpec:
     casts: Casts | None = None
 
     def __post_init__(self) -> None:
+        structure_of(self.path)  # to check it
         if self.field is not None and not isinstance(self.field, str):
             raise OptionsError(
                 f"field must be a str, got {self.field!r}",
@@ -99,6 +101,10 @@ class Opened:
     is_swmr: bool = False
     #: Of several, those that are left out, and why.
     missing_files: MissingFiles = dataclasses.field(default_factory=dict)
+
+    def nothing(self) -> list[Any]:
+        """Return the arrays of a block without rows."""
+        return [np.empty((0, *index.row_shape), index.dtype) for index in self.indexes]
 
     def facts(self) -> dict[str, Any]:
         """Return what a plan must know of this machine, and of how the file is read."""
@@ -131,6 +137,18 @@ def data_in(spec: DataSpec, source: Source, *, grows: bool = False) -> Opened:
     if spec.casts is not None:
         opened = replace(opened, indexes=cast_indexes(opened.indexes, spec.casts))
     return opened
+
+
+def check_one_file(file: KeptSource, option: str, got: object) -> None:
+    """Raise if there are several files, for an option that takes one."""
+    if got is not None and got is not False and file.is_several:
+        raise OptionsError(
+            f"{option}={got!r} cannot be streamed, got {file_title(file.filename)} "
+            "(expected one file)",
+            advice="Make a Streamer for each file",
+            option=option,
+            got=got,
+        )
 
 
 def refuse_casts(casts: Casts | None, of: str) -> None:

@@ -1,37 +1,63 @@
-"""The part of the public `Streamer` that streams batches, and many datasets at once.
+"""The loaders of a file, and the readers that they share: what a `Streamer` has beside its queues.
 
 Law
 ---
 1. Options are checked before the file is opened, and the file is looked through before readers are
    started.
-2. What streams them is imported when it is first needed.
+2. What a method was given becomes options and a `DataSpec` here alone; values are handed on whole.
+3. What streams data is imported when it is first needed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
+from _multitables.errors import ClosedError
+from _multitables.index.joined.kept_source import KeptSource
 from _multitables.index.versions.version import VersionKey
 from _multitables.options import CheckedVersion, check_names, checked
 from _multitables.parent.ranks import Rank, ranks
-from _multitables.parent.stream.open_stream import DataSpec
-from _multitables.parent.streamer_base import StreamerBase
-from _multitables.plan.casts import Casts, Dtype, Images, Scales, check_casts
-from _multitables.plan.reader_options import BatchOptions, CollectionOptions, ColumnOptions
+from _multitables.parent.readers.reader_pool import ReaderPool
+from _multitables.parent.stream.open_stream import DataSpec, check_one_file
+from _multitables.parent.titles import file_title
+from _multitables.plan.casts import Dtype, Images, Scales, check_casts
+from _multitables.plan.reader_options import (
+    BatchOptions,
+    CollectionOptions,
+    ColumnOptions,
+    LoaderOptions,
+    StreamerOptions,
+)
 from _multitables.plan.samples import Sample, check_sample
 from _multitables.plan.weights import check_weights
 from _multitables.tree import Paths, one_path, structure_of
 
 if TYPE_CHECKING:
     from _multitables.parent.batches.batches import Batches
+    from _multitables.parent.batches.loader import Loader
+    from _multitables.parent.batches.unit import FileUnit
     from _multitables.parent.collection.collection import Collection
     from _multitables.parent.columns.columns import Columns
 
+    L = TypeVar("L", bound=Loader)
+W = TypeVar("W", bound=LoaderOptions)
 
-class ManyDatasets(StreamerBase):
-    """Batches, and streams of many datasets of a file."""
+
+class FileLoaders:
+    """A file, or several, as batches, collections and columns."""
+
+    def __getstate__(self) -> tuple[StreamerOptions, KeptSource]:
+        """Return what another process needs to make the same streamer, without its streams."""
+        self._check_open()
+        return self._wanted, self._file
+
+    def __setstate__(self, state: tuple[StreamerOptions, KeptSource]) -> None:
+        self._wanted, self._file = state
+        #: As it was given; of several files, a list of their names.
+        self.filename: Any = self._file.filename
+        self._closed = False
+        self._reader_pool = ReaderPool(False, self._wanted.library_timeout_seconds)
 
     def get_batches(
         self,
@@ -77,7 +103,7 @@ class ManyDatasets(StreamerBase):
             whose chunks are shuffled.
         batch_size : int
             Rows of a batch. Batches do not cross epochs: the last one may be shorter.
-        n_procs : int, optional
+        n_procs, field, inner, version : optional
             As in `get_queue`.
         shuffle : {None, "chunks", "window", "full"} or bool, optional
             None: the order of the file. ``"chunks"``: chunks in random order. ``"window"``, or
@@ -98,8 +124,6 @@ class ManyDatasets(StreamerBase):
         rows : slice, array of int or array of bool, optional
             The rows that take part, for subsets and splits. Without a shuffle they come in the
             order of the file. Chunks without any of them are not fetched.
-        field : str, optional
-            As in `get_queue`.
         read_ahead : int, optional
             Batches that the ring holds; never less than a window.
         transform : callable, optional
@@ -116,10 +140,6 @@ class ManyDatasets(StreamerBase):
             Their rows are left out, each chunk is reported once by a `CorruptChunkWarning`, and
             `Batches.damage` names them. A batch that lacks rows is a copy, and shorter; one of
             which nothing is left does not come.
-        inner : int, slice, ... or tuple of them, optional
-            As in `get_queue`.
-        version : str, int, datetime or numpy.datetime64, optional
-            As in `get_queue`.
         share : {"node"}, optional
             The ranks of a node share `n_procs` readers and one ring, so that each chunk
             is decoded once for all of them. They take turns at the batches of all their parts, and
@@ -161,40 +181,16 @@ class ManyDatasets(StreamerBase):
             An option that cannot work (a `ValueError`). Other errors are those of `get_queue`;
             they come from the first iteration, as the file is opened then.
         """
-        self._check_open()
-        rank, world_size = ranks(rank, world_size)
-        wanted = checked(
-            BatchOptions,
-            batch_size=batch_size,
-            n_procs=n_procs,
-            shuffle=shuffle,
-            seed=seed,
-            epochs=epochs,
-            start_epoch=start_epoch,
-            drop_last=drop_last,
-            rank=rank,
-            world_size=world_size,
-            rows=rows,
-            read_ahead=read_ahead,
-            transform=transform,
-            window_rows=window_rows,
-            even=even,
-            memory_limit_bytes=memory_limit_bytes,
-            skip_damaged=skip_damaged,
-            version=version,
-            share=share,
-        )
-        self._check_one_file("version", wanted.version)
-        pool, owns_pool = self._keeping_pool()
-        casts = check_casts(path, dtype, scale, decode)
-        samples = check_sample("sample", sample)
-        spec = replace(
-            self._spec(path, field, inner, wanted.version, samples, casts),
-            **check_weights(weights, draws, rows),
-        )
+        given = {**locals()}
+        wanted = self._options(BatchOptions, given)
+        check_one_file(self._file, "version", wanted.version)
         from _multitables.parent.batches.batches import Batches
+        from _multitables.parent.batches.row_unit import RowUnit
 
-        return Batches(spec, wanted, pool, owns_pool=owns_pool)
+        drawn = check_weights(weights, draws, rows)
+        sample = check_sample("sample", sample)
+        spec = self._spec(given, wanted.version, sample=sample, **drawn)
+        return self._loader(Batches, RowUnit, spec, wanted)
 
     def get_collection(
         self,
@@ -235,21 +231,16 @@ class ManyDatasets(StreamerBase):
             Of the items: random, another one in each epoch; as they lie in the file; or by key.
         seed : int, optional
             Of the random order, which is the same on every machine.
-        epochs : int, optional
-            Passes over the items in one iteration; None for no end.
+        epochs, start_epoch, rank, world_size : optional
+            As in `get_batches`, of items.
         n_procs : int, optional
             As in `get_queue`. Readers share large items.
-        rank, world_size : int, optional
-            Deliver one rank's items. All ranks together deliver every item exactly once. With
-            ``rank="mpi"`` both are those of MPI's ``COMM_WORLD``, from mpi4py.
         attrs : str or sequence of str, optional
             Attributes to deliver: those of datasets as ``item.attrs[name]``, those of the groups
             in which they lie, up to the root group, as ``item.group_attrs[path]``.
         exclude : str or sequence of str, optional
             Paths with wildcards as in `path`, also of groups on the way: what they match is left
             out.
-        start_epoch : int, optional
-            The epoch with which the first iteration begins.
         ring_bytes : int, optional
             Shared memory for items that are read or held. Default: 256 MiB, or more where items are
             large.
@@ -273,33 +264,17 @@ class ManyDatasets(StreamerBase):
         UnsupportedDatasetError
             When it is read: elements that NumPy has no type for.
         """
-        self._check_open()
-        rank, world_size = ranks(rank, world_size)
-        wanted = checked(
-            CollectionOptions,
-            order=order,
-            seed=seed,
-            epochs=epochs,
-            start_epoch=start_epoch,
-            n_procs=n_procs,
-            rank=rank,
-            world_size=world_size,
-            attrs=attrs,
-            exclude=exclude,
-            ring_bytes=ring_bytes,
-            skip_damaged=skip_damaged,
-            share=share,
-        )
-        named = wanted.attrs, wanted.exclude
+        wanted = self._options(CollectionOptions, locals())
         from _multitables.parent.collection.collection import Collection
         from _multitables.parent.collection.item_spec import ItemSpec
+        from _multitables.parent.collection.item_unit import ItemUnit
 
         structure, leaves = structure_of(path)
         labels = tuple(map(str, structure.keys)) if structure.keys else None
-        paths = tuple(map(one_path, leaves))
-        spec = ItemSpec(self._file, paths, labels, by, scales, *named, self._wanted.rotational)
-        pool, owns_pool = self._keeping_pool()
-        return Collection(spec, wanted, pool, owns_pool=owns_pool)
+        paths, rotational = tuple(map(one_path, leaves)), self._wanted.rotational
+        named = paths, labels, by, scales, wanted.attrs, wanted.exclude
+        spec = ItemSpec(self._file, *named, rotational)
+        return self._loader(Collection, ItemUnit, spec, wanted)
 
     def get_columns(
         self,
@@ -337,8 +312,7 @@ class ManyDatasets(StreamerBase):
         n_procs : int, optional
             As in `get_queue`.
         rank, world_size : int, optional
-            Deliver one rank's values: whole ones, balanced by rows. All ranks together deliver
-            every row exactly once. With ``rank="mpi"`` both are those of MPI's ``COMM_WORLD``.
+            As in `get_batches`, of whole values, balanced by rows.
         share : {"node"}, optional
             As in `get_batches`: the ranks of a node share readers, and take blocks in turn.
 
@@ -360,36 +334,51 @@ class ManyDatasets(StreamerBase):
             `ValueError`), with the columns that can be streamed. When it
             is iterated: several groups of which one is not sorted.
         """
-        self._check_open()
-        rank, world_size = ranks(rank, world_size)
-        wanted = checked(
-            ColumnOptions,
-            entries_per_block=entries_per_block,
-            epochs=epochs,
-            start_epoch=start_epoch,
-            n_procs=n_procs,
-            rank=rank,
-            world_size=world_size,
-            share=share,
-        )
+        wanted = self._options(ColumnOptions, locals())
         spec = DataSpec(self._file, "", rotational=self._wanted.rotational)
         groups = group if isinstance(group, Mapping) else one_path(group)
         chosen = None if columns is None else check_names("columns", columns)
         from _multitables.parent.columns.columns import Columns
+        from _multitables.parent.columns.key_unit import KeyUnit
         from _multitables.parent.columns.open_columns import open_columns
 
         opened = open_columns(spec, groups, chosen, check_names("index", index))
-        pool, owns_pool = self._keeping_pool()
-        return Columns(opened, wanted, pool, owns_pool=owns_pool)
+        return self._loader(Columns, KeyUnit, opened, wanted)
+
+    # ---- from what a method was given to a loader
+
+    def _options(self, kind: type[W], given: Mapping[str, Any]) -> W:
+        """Check the options of a loader among the arguments of a method."""
+        self._check_open()
+        rank, world_size = ranks(given["rank"], given["world_size"])
+        return checked(kind, **{**given, "rank": rank, "world_size": world_size})
 
     def _spec(
-        self,
-        path: Paths,
-        field: str | None,
-        inner: Any,
-        version: CheckedVersion | None,
-        sample: Sample | None = None,
-        casts: Casts | None = None,
+        self, given: Mapping[str, Any], version: CheckedVersion | None, **samples: Any
     ) -> DataSpec:
-        chosen = inner, version, sample
-        return DataSpec(self._file, path, field, self._wanted.rotational, *chosen, casts=casts)
+        """Return which data a stream is of, by the arguments of a method."""
+        path = given["path"]
+        return DataSpec(
+            self._file,
+            path,
+            given["field"],
+            self._wanted.rotational,
+            given["inner"],
+            version,
+            casts=check_casts(path, given["dtype"], given["scale"], given["decode"]),
+            **samples,
+        )
+
+    def _loader(
+        self, kind: type[L], unit: Callable[..., FileUnit], spec: object, wanted: LoaderOptions
+    ) -> L:
+        """Return a loader with readers that rest between its streams."""
+        pool, own = self._reader_pool.keeping()
+        return kind(unit(spec, wanted, pool), own)
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise ClosedError(
+                f"the streamer of {file_title(self.filename)} is closed",
+                advice="Make a new Streamer",
+            )
