@@ -88,7 +88,7 @@ class CorruptChunkError(SubprocessException, OSError):
 
 
 class ImageError(CorruptChunkError):
-    """A row that `Image` names as a picture is none, does not decode, or has another size."""
+    """The bytes of a row are not a picture, or not one of the size that `Image` says."""
 
     #: In its file. None: one of `rows`, of a virtual dataset.
     row: int | None

@@ -118,7 +118,7 @@ class TorchDataset(IterableDataset[Any]):
         elif path is None or batch_size is None:
             raise TypeError("TorchDataset takes a file, a path and a batch_size, or a collection")
         else:
-            # Processes and passes have the same files, whatever matches later.
+            # Processes and passes have the same files, also if more match later.
             streamer, given = Streamer(filename, **(open_options or {})), self._given or (0, 1)
             filename = streamer.filename
             self._loader = streamer.get_batches(

@@ -40,7 +40,7 @@ def select_inner(
 
 
 def as_selected(index: ChunkIndex) -> ChunkIndex:
-    """Return an index whose dims are those that `inner` left, of which samples are made."""
+    """Return an index with the dims that `inner` left, for samples."""
     if not index.windows:
         return index
     each = enumerate((AxisWindow(0, 1, index.n_rows), *index.windows))

@@ -63,7 +63,7 @@ class Samples:
     """The samples of all epochs, of datasets of `n_rows` rows."""
 
     of: At | Clips | Patches
-    #: Extents of the dataset as the user selected it, of which rows have the first.
+    #: Extents of the dataset as the user selected it; the first counts rows.
     dims: tuple[int, ...]
     seed: int
     #: Of clips, and of patches.
@@ -128,7 +128,7 @@ class Samples:
         return (*shape[1:axis], *steps, *shape[axis + 1 :])
 
     def taken(self, numbers: I64, epoch: int, take: Take, windows: Windows = ()) -> Taken:
-        """Return what samples take of a dataset, of which the user selected `windows`.
+        """Return what samples take of the `windows` that the user selected of a dataset.
 
         Raises
         ------

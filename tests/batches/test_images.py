@@ -31,7 +31,7 @@ BYTES = h5py.vlen_dtype(np.uint8)
 
 
 def pixels(number: int, mode: str = "RGB", size: tuple[int, int] = (HEIGHT, WIDTH)) -> Any:
-    """A smooth picture that its number tells apart."""
+    """A smooth picture, another one for each number."""
     y, x = np.mgrid[: size[0], : size[1]]
     channels = [(y * (3 + at) + x * (2 + number % 5) + 17 * number + 60 * at) % 256 // 2 + 40
                 for at in range(4)]  # fmt: skip

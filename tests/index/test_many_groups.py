@@ -82,7 +82,7 @@ def links_of(metadata: Any, offsets: np.ndarray) -> tuple[list[tuple[str, ...]],
 
 
 def check(opened: Callable[[], Any], offsets: np.ndarray) -> None:
-    """Compare answers of a file, each of which is opened anew: what was read before is kept."""
+    """Compare answers of a file, which is opened anew for each: what was read before is kept."""
     for path in PATHS:
         one = opened()
         expected = [led(one, offset, path) for offset in offsets.tolist()]

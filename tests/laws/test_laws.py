@@ -108,7 +108,7 @@ OLD_WORDS = {
 }  # fmt: skip
 OLD_PHRASES = ("so many", "is none of", "none that there", "had better", "it is not so")
 #: What is private, but asked of another file's class: NumPy's and PyTables' aside, what
-#: `TorchDataset` needs of a `Loader` and nobody else does.
+#: `TorchDataset` alone needs of a `Loader`.
 FRIENDS = {
     "fallback_call": {"_asdict"},
     "file": {"_file"},

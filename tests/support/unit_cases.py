@@ -296,7 +296,7 @@ class Case:
         return Counter(self.unit.samples(x, LENGTHS[self.files]))
 
     def is_lost(self, sample: Sample) -> bool:
-        """Whether a sample, of which the first array is of x, has elements of the damaged chunk."""
+        """Whether a sample, whose first array is of x, has elements of the damaged chunk."""
         if not self.damaged:
             return False
         return bool(np.isin(np.frombuffer(sample[0], "<i8"), LOST).any())

@@ -40,7 +40,7 @@ pub struct Descriptors<'a> {
     n: usize,
     descriptor_bytes: usize,
     element_bytes: u64,
-    /// Of what each descriptor becomes; None: as many as its elements have.
+    /// Of what each descriptor becomes; None: those of its elements.
     row_bytes: Option<usize>,
     pub out_bytes: usize,
 }

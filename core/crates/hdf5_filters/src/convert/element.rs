@@ -207,7 +207,7 @@ impl ElementConversion {
         done.map_err(|fault| fault.of(0))
     }
 
-    /// The same of elements of which the first is the chunk's element `first`.
+    /// The same of elements that begin with the chunk's element `first`.
     pub fn convert_some(
         &self,
         first: usize,

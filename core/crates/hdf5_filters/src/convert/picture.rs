@@ -21,7 +21,7 @@ const PNG: &[u8] = b"\x89PNG\r\n\x1a\n";
 const MAX_BYTES: u64 = 1 << 30;
 /// The largest side of a JPEG.
 const MAX_SIDE: usize = (1 << 16) - 1;
-/// Passes over a progressive JPEG, each of which takes the time of all its pixels.
+/// Passes over a progressive JPEG: each takes the time of all its pixels.
 const MAX_SCANS: usize = 64;
 /// A JPEG that ends early may leave lines as they were, the last one among them: it is filled with one
 /// of these before, and with the other one where it has this in its pixels.
