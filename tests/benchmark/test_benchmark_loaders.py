@@ -39,6 +39,7 @@ def request(shape: str, directory: Path, **more: Any) -> dict[str, Any]:
         for number in range(N_FILES[shape])
     ]
     asked = {"shape": shape, "files": files, "workers": 0, "n_procs": 1, "seconds": 0.01}
+    asked |= {"objects": [], "store": {}}
     return {**asked, "batch": 3, "checked": 4, "verb": "check", **more}
 
 

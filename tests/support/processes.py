@@ -195,11 +195,12 @@ def kill(pid: int, number: int = signal.SIGKILL) -> None:
 
 
 def environment() -> dict[str, str]:
-    """The environment of a script: this checkout, or this installation, is importable."""
+    """The environment of a script, which can import the tested library and these helpers."""
     face = importlib.util.find_spec("multitables")
     assert face is not None
     assert face.origin is not None
-    paths = [str(Path(face.origin).parent), *filter(None, [os.environ.get("PYTHONPATH")])]
+    paths = [str(Path(place).parent) for place in (face.origin, __file__)]
+    paths += filter(None, [os.environ.get("PYTHONPATH")])
     return {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "PYTHONUNBUFFERED": "1"}
 
 

@@ -254,13 +254,12 @@ class Runner:
         if self._process is None or self._process.poll() is not None:
             self._end()
             variables = {**environment(), **self._variables, MARK: self._mark}
-            path = os.pathsep.join([str(Path(__file__).parent), variables["PYTHONPATH"]])
             errors = open(self.folder / "stderr", "wb")  # noqa: SIM115 - the process has it
             with errors:
                 self._process = subprocess.Popen(
                     [sys.executable, "-X", "faulthandler", "-W", "error", __file__,
                      str(self.folder), str(self.seed)],
-                    env={**variables, "PYTHONPATH": path},
+                    env=variables,
                     stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True,
                     start_new_session=True,
                 )  # fmt: skip

@@ -221,8 +221,6 @@ class Training:
         mark = uuid.uuid4().hex
         # A launcher that starts a job again counts so.
         variables = {**environment(), MARK: mark, "TORCHELASTIC_RESTART_COUNT": str(generation)}
-        support = str(Path(__file__).parent)
-        variables["PYTHONPATH"] = os.pathsep.join([support, variables["PYTHONPATH"]])
         command = [sys.executable, "-W", "error", __file__, str(self._folder), self._name]
         with open(self._folder / "stderr", "wb") as errors:
             ranks = [
