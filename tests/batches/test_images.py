@@ -19,6 +19,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image as Picture
+from PIL.JpegImagePlugin import get_sampling
 
 import multitables
 from multitables import ImageError, OptionsError, UnsupportedDatasetError
@@ -61,9 +62,10 @@ def assert_close(got: np.ndarray, stored: list[bytes], channels: int = 3) -> Non
         difference = np.abs(one.astype(int) - expected)
         if of.startswith(b"\x89PNG"):
             assert difference.max() == 0
-        else:
-            assert difference.max() <= 12
-            assert difference.mean() < 1.0
+        else:  # decoders may enlarge colours of fewer pixels as they like
+            has_fewer = get_sampling(Picture.open(io.BytesIO(of))) > 0
+            assert difference.max() <= (48 if has_fewer else 12)
+            assert difference.mean() < (3.0 if has_fewer else 1.0)
 
 
 def write(
