@@ -190,7 +190,7 @@ _T = TypeVar("_T")
 def checked(kind: type[_T], **given: Any) -> _T:
     """Make one of the classes below of what a user gave, and fill in what is left open.
 
-    What else was given is left to others.
+    Other arguments are ignored.
 
     Raises
     ------

@@ -54,7 +54,7 @@ UNITS: dict[str, dict[str, str]] = {
     "robots": {UNIT: "unit"},
     "molecules": {COLLECTION: "unit"},
 }
-#: Who reads objects.
+#: Contenders that read objects.
 OF_OBJECTS = (UNIT, LANCE)
 BATCH = {"clips": 64, "fluids": 4, "waves": 64, "patches": 4, "robots": 64, "molecules": 64}
 CHECKED = {"fluids": 20, "patches": 20}  # samples that are some MB each
@@ -70,7 +70,7 @@ def everybody(
 ) -> list[Contender]:
     """The loaders of a shape; the others are compared with the first.
 
-    With `objects`, who can reads them in place of the files: URLs in a store of these options.
+    `OF_OBJECTS` read `objects`, URLs in a store with these options, in place of the files.
     """
     request = {
         "shape": shape,
@@ -88,7 +88,7 @@ def everybody(
         install = TORCH if workers else INSTALL
         return Asked(name, loader_loop.__file__, asked, _rate, install, False, needs=needs)
 
-    # with objects, the first one, which reads the files, is there to be compared with
+    # with objects, the first one still reads the files, as the oracle
     found: list[Contender] = [one(*each) for each in CLASSES[: 1 if objects else None]]
     for name, recipe in UNITS[shape].items():
         if objects and name not in OF_OBJECTS:

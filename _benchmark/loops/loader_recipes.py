@@ -42,7 +42,7 @@ MANY = ("positions", "gradients")  # of a molecule, by its configurations
 def _streamed(
     library: Any, picked: Picked, asked: dict[str, Any], path: Any, **options: Any
 ) -> Iterator[Any]:
-    """Shuffled batches of one pass, of files or of the same as objects."""
+    """Shuffled batches of one pass, of files or of their copies in a store."""
     options = {"shuffle": True, "rows": picked, "n_procs": asked["n_procs"], **options}
     store = {"storage_options": asked["store"]} if asked["objects"] else {}
     with (
@@ -207,7 +207,7 @@ def _lance(_library: Any, project: Any, picked: Picked, asked: dict[str, Any]) -
 
 
 def _uploaded(folder: str, url: str, store: dict[str, Any]) -> str:
-    """The URL of a folder, whose files are put there once."""
+    """Upload the files of a folder that are not there yet; return its URL."""
     to, key = store_options.obstore_of(url, store)
     obstore = importlib.import_module("obstore")
     there = {one["path"] for some in obstore.list(to, key) for one in some}

@@ -51,7 +51,7 @@ def check_alone(
         if value is not None:
             raise OptionsError(
                 f"{name} cannot be given with a {type(loader).__name__}, got {value!r}",
-                advice="Give it to what makes that, if it takes it",
+                advice="Give it to the method that makes the loader",
                 option=name,
                 got=value,
             )

@@ -5,8 +5,7 @@ Law
 1. A dataset is a description until a process iterates over it: it can be pickled and forked, and
    each process has a stream of its own.
 2. Ranks, and within a rank the processes of a `DataLoader`, share out the rows; no row comes twice.
-3. Order, epochs and resuming are those of a `Loader`, of which alone it asks them; this file only
-   chooses the right process.
+3. A `Loader` has order, epochs and states; this file only chooses the process that iterates it.
 4. A batch is not kept after it was handed out.
 """
 

@@ -4,7 +4,7 @@ Law
 ---
 1. Options are checked before the file is opened, and the file is looked through before readers are
    started.
-2. What a method was given becomes options and a `DataSpec` here alone; values are handed on whole.
+2. Arguments become options and a `DataSpec` here alone; later code takes these values.
 3. What streams data is imported when it is first needed.
 """
 
@@ -146,8 +146,8 @@ class FileLoaders:
             must ask for the same data. A rank that ends, however it does, is gone on without.
         sample : Clips, Patches, At or Ranges, optional
             What a batch has `batch_size` of. Default: rows. Of samples that are several rows, the
-            options above count samples where they say rows; they have no `share`. A sample is left
-            out with `skip_damaged` if it has elements of a damaged chunk.
+            options above count samples in place of rows, and `share` is refused. With
+            `skip_damaged` a sample that has elements of a damaged chunk is left out.
         weights : Weights, array or str, optional
             Draw the samples, or rows, of each epoch anew, with replacement, by weights: a
             `Weights`, a number for each, or the path of a dataset that has one for each row.
@@ -168,8 +168,8 @@ class FileLoaders:
             Elements that are JPEG or PNG files come as their pixels, for all datasets or by paths
             or keys: ``decode={"/images": Image(224, 224)}``. Batches are uint8 of shape (batch,
             height, width, channels), or what `dtype` and `scale` make of them. Elements are
-            sequences of uint8 of any length, opaque, or strings of a fixed size. A row that has no
-            such picture is an `ImageError`.
+            sequences of uint8 of any length, opaque, or strings of a fixed size. A row without such
+            a picture raises `ImageError`.
 
         Returns
         -------
@@ -356,7 +356,7 @@ class FileLoaders:
     def _spec(
         self, given: Mapping[str, Any], version: CheckedVersion | None, **samples: Any
     ) -> DataSpec:
-        """Return which data a stream is of, by the arguments of a method."""
+        """Return the data that the arguments of a method name."""
         path = given["path"]
         return DataSpec(
             self._file,

@@ -1,9 +1,9 @@
-"""From what is asked for to a stream: rows of one size, ragged ones, versions, or growing data.
+"""From options to a stream: of rows of one size, ragged ones, versions, or growing data.
 
 Law
 ---
 1. Which kind of stream it is, is decided here alone.
-2. What streams others than rows of one size is imported when it is first needed.
+2. Modules of other streams than those of rows of one size are imported when first needed.
 """
 
 from __future__ import annotations

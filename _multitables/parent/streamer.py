@@ -186,7 +186,7 @@ class Streamer(FileLoaders):
             Of a file that is followed: rows that do not fill a block come as a shorter one after
             this many seconds. None: they wait for the rest.
         dtype, scale, decode : optional
-            As in `get_batches`. Several versions have none of them.
+            As in `get_batches`; refused with several versions.
 
         Returns
         -------
@@ -294,7 +294,7 @@ class Streamer(FileLoaders):
     # ---- inside
 
     def _start(self, given: Mapping[str, Any], *, tail_only: bool = False) -> StreamQueue:
-        """Start what a method was given; with `tail_only`, of the rows that fill no block."""
+        """Start a stream by a method's arguments; with `tail_only`, of rows that fill no block."""
         wanted = stream_options(given)
         spec = self._spec(given, None if wanted.has_versions else wanted.version)
         self._check_open()

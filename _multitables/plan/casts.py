@@ -168,7 +168,7 @@ def _decoded(index: ChunkIndex, image: Image) -> ChunkIndex:
 
 
 def decoded_rows(descriptors: ChunkIndex, atoms: ChunkIndex | None, casts: Casts) -> ChunkIndex:
-    """Return the index of descriptors in the global heap that name a picture each."""
+    """Return the index of descriptors, each of one picture in the global heap."""
     (image,) = casts.images
     assert image is not None
     if atoms is None or atoms.dtype.itemsize != 1 or atoms.dtype.shape:

@@ -3,7 +3,7 @@
 Law
 ---
 1. Pure, and an estimate: the chunks of some samples that come together are counted, and all others
-   are taken to have equally many. Samples that come together share their chunks.
+   are assumed to have the same number. Samples that come together share their chunks.
 """
 
 from __future__ import annotations

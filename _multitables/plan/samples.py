@@ -132,8 +132,8 @@ class Clips:
         the path of a dataset. Default: the data is one segment.
     axis : int, optional
         The axis along which a clip has its steps, of the data as `inner` selects it; 0 is that of
-        rows. Along another one each row is a segment, such as one trajectory of several, of which
-        `lengths` may say how many places belong to it. A clip has all of the other axes.
+        rows. Along another axis each row is a segment, such as a trajectory, and `lengths` may give
+        the number of its places. A clip keeps all other axes.
     pad : {None, "edge"} or number, optional
         Clips begin at all rows, also where some of theirs lie outside the segment: these are
         copies of the segment's first or last row, or this number. None: clips lie inside.

@@ -2,7 +2,7 @@
 
 1. PNG is exact. Decoders of JPEG may differ in the last bits of the transform, and in how they
    smooth colours that are stored at half the size: pixels are close, and close on average.
-2. Rows are told by their order, which other tests hold to rows.
+2. Pictures are compared in the order of rows, which other tests check.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def assert_close(got: np.ndarray, stored: list[bytes], channels: int = 3) -> Non
         difference = np.abs(one.astype(int) - expected)
         if of.startswith(b"\x89PNG"):
             assert difference.max() == 0
-        else:  # decoders may enlarge colours of fewer pixels as they like
+        else:  # decoders interpolate colours of fewer pixels differently
             has_fewer = get_sampling(Picture.open(io.BytesIO(of))) > 0
             assert difference.max() <= (48 if has_fewer else 12)
             assert difference.mean() < (3.0 if has_fewer else 1.0)
@@ -211,7 +211,7 @@ def test_a_cast_follows(tmp_path: Path, how: str) -> None:
 
 
 def bad(kind: str) -> tuple[bytes, str]:
-    """Bytes that are no picture of the size, and what is said of them."""
+    """Bytes without a picture of the size, and the message of the error."""
     other = encoded(pixels(1, "RGB", (WIDTH, HEIGHT)), "JPEG")
     huge = bytearray(encoded(pixels(1), "PNG"))
     huge[16:24] = bytes.fromhex("0fffffff0fffffff")

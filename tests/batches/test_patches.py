@@ -271,7 +271,7 @@ def test_a_chunk_is_decoded_about_once_a_window(
 def test_little_data_is_decoded_once_an_epoch(
     tmp_path: Path, shuffle: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """However many requests an epoch takes."""
+    """Several requests of an epoch come back to each chunk."""
     monkeypatch.setattr(sizes, "RAGGED_FETCH_BYTES", 64 << 10)
     monkeypatch.setattr(options, "MIN_CACHE_BYTES", 0)
     with h5py.File(tmp_path / "image.h5", "w") as file:

@@ -1,7 +1,7 @@
 """Every unit with every order, ranks, resume, files and damage: each sample comes once an epoch.
 
-1. The oracle is NumPy on the whole data. What has elements of a damaged chunk does not come, and
-   everything else does.
+1. The oracle is NumPy on the whole data. A sample with elements of a damaged chunk does not come,
+   and every other one does.
 2. Cases are drawn from a seed, which a failure names; ``MT_UNIT_SEED`` draws others.
 """
 

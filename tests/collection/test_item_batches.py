@@ -2,7 +2,7 @@
 
 1. The oracle is NumPy's padding of what h5py reads.
 2. Buckets hold items of their lengths only, and lose none.
-3. Batches stand where their collection stands.
+3. Batches share the position of their collection.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""What the core says of many groups in one call, against what it says of each by itself.
+"""Answers of the core about many groups in one call, against its answers about each.
 
 Law
 ---
-1. A path leads from each group where `find` says that it leads; what leads elsewhere is `find`'s.
+1. `find_from` returns for each group what `find` returns; `find` alone leaves the file.
 2. Names and targets are those of `links`. Damage in one group is an error that names it.
 3. A collection of hundreds of groups follows single paths only where links leave the file.
 """
@@ -109,7 +109,7 @@ def test_each_as_by_itself(h5: Path, libver: str, has_index: bool) -> None:
     for some in (offsets, offsets[::-1].copy(), offsets[:0]):
         check(lambda: metadata, some)
     found = metadata.find_from(offsets, b"sub/x")
-    assert np.count_nonzero(found >= 0) == 12  # of some it is true
+    assert np.count_nonzero(found >= 0) == 12  # some lead to objects
     assert np.count_nonzero(metadata.find_from(offsets, b"out") == _core.FIND_ELSEWHERE) == 12
 
 
@@ -187,7 +187,7 @@ def test_hundreds_of_groups(
                 assert set(item) == set(here)
                 for name, path in here.items():
                     np.testing.assert_array_equal(item[name], file[item.key][path][...])
-        # What is left out is so at each depth.
+        # Each depth leaves objects out.
         with streamer.get_collection(paths, exclude="m1*/conf/last", n_procs=0) as items:
             assert set(items.names("m1")) == {"Z", "E"}
             assert set(items.names("m2")) == set(inside)

@@ -3,7 +3,7 @@
 Law
 ---
 1. A unit's oracle is a loop over the whole data; it knows nothing of the library.
-2. Each element of the data is its own number, so that what a sample lost can be seen in it.
+2. Each element of the data is its own number, so that a sample shows which elements it has.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from multitables import At, Clips, Patches, Ranges, Weights
 N, SHAPE = 60, (6, 4)
 X = np.arange(N * 24, dtype="<i4").reshape(N, *SHAPE)
 Y = np.arange(N, dtype="<i8") * 7
-#: Rows of the files of each kind; the damaged chunk is the same of the first one.
+#: Rows of the files of each kind; the same chunk of the first file is damaged.
 LENGTHS = {"one": [N], "several": [26, 0, 34], "versions": [N], "virtual": [N]}
 CHUNK, HURT = (5, 3, 4), (20, 3, 0)
 LOST = X[20:25, 3:6]
@@ -79,7 +79,7 @@ def write(folder: Path, kind: str, damaged: bool) -> list[Path]:
 
 
 def _write_groups(file: h5py.File) -> None:
-    """Write what items and blocks of keys are made of."""
+    """Write the groups of items and of key blocks."""
     for number in range(12):
         file[f"items/{number:02}/x"] = X[number]
     file["keys/id"] = np.repeat(np.arange(20), np.arange(20) % 4)
@@ -188,22 +188,22 @@ def _drawn(x: np.ndarray, _: list[int]) -> list[Sample]:
     return [key_of(x[row : row + 3]) for row in range(N - 2)]
 
 
-def said(**options: Any) -> Callable[[str], dict[str, Any]]:
+def given(**options: Any) -> Callable[[str], dict[str, Any]]:
     return lambda _: options
 
 
 PAIR = {"x": "x", "y": "y"}
 UNITS = [
-    Unit("rows", said(), lambda x, _: [key_of(*one) for one in zip(x, Y, strict=True)], PAIR),
+    Unit("rows", given(), lambda x, _: [key_of(*one) for one in zip(x, Y, strict=True)], PAIR),
     Unit(
         "clips",
-        said(sample=Clips(3, before=1, stride=2, pad=-1, per_path={"y": range(4)})),
+        given(sample=Clips(3, before=1, stride=2, pad=-1, per_path={"y": range(4)})),
         _clips,
         PAIR,
     ),
     Unit(
         "segments",
-        said(sample=Clips(4, lengths=SEGMENTS)),
+        given(sample=Clips(4, lengths=SEGMENTS)),
         lambda x, _: [
             key_of(NaiveClips(SEGMENTS, {"x": [0, 1, 2, 3]}, 1, 1, pads=False).sample(
                 "x", x, clip, None)[0])
@@ -219,37 +219,37 @@ UNITS = [
         _along,
         has=(),
     ),
-    Unit("last axis", said(sample=Clips(3, axis=2)), _last),
+    Unit("last axis", given(sample=Clips(3, axis=2)), _last),
     Unit(
         "at",
-        said(sample=At(AT, [0, 2])),
+        given(sample=At(AT, [0, 2])),
         lambda x, _: [key_of(x[[at, at + 2]], Y[[at, at + 2]]) for at in AT],
         PAIR,
     ),
     Unit(
         "boxes",
-        said(sample=At(BOXES, (3, 2, 2))),
+        given(sample=At(BOXES, (3, 2, 2))),
         lambda x, _: [key_of(patch(x, at, (3, 2, 2), None)) for at in BOXES],
     ),
     Unit(
         "ranges",
-        said(sample=Ranges(*zip(*RANGES, strict=True))),
+        given(sample=Ranges(*zip(*RANGES, strict=True))),
         lambda x, _: [key_of(x[low:high], Y[low:high]) for low, high in RANGES],
         PAIR,
         has=("damage", "files"),
     ),
-    Unit("patches", said(sample=Patches((4, 3), (3, 2))), _patches(None)),
-    Unit("reflected", said(sample=Patches((4, 3), (3, 2), pad="reflect")), _patches("reflect")),
+    Unit("patches", given(sample=Patches((4, 3), (3, 2))), _patches(None)),
+    Unit("reflected", given(sample=Patches((4, 3), (3, 2), pad="reflect")), _patches("reflect")),
     Unit(
         "drawn",
-        said(sample=Clips(3), weights=Weights(np.arange(N - 2) % 3), draws=40),
+        given(sample=Clips(3), weights=Weights(np.arange(N - 2) % 3), draws=40),
         _drawn,
         has=("damage", "inner"),
     ),
-    Items("items", said(), lambda x, _: [key_of(X[at]) for at in range(12)], has=()),
+    Items("items", given(), lambda x, _: [key_of(X[at]) for at in range(12)], has=()),
     Keys(
         "keys",
-        said(),
+        given(),
         lambda x, _: [key_of(one) for one in np.split(np.arange(30) * 3, np.cumsum(
             [n % 4 for n in range(20)])[:-1]) if len(one)],
         has=(),

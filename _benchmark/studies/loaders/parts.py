@@ -95,7 +95,7 @@ SHAPES = {
 #: Of sparse matrices; others shuffle runs of rows, so this library does, too.
 WANTED_OF_CELLS: Wanted = {(CELLS, "annbatch"): 5, (CELLS, "scDataset"): 20}
 
-#: Of objects.
+#: Targets of clips in a store.
 WANTED_OF_STORE: Wanted = {(UNIT, LANCE): 0.5}
 LATENCY_MS = 20
 

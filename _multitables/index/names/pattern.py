@@ -102,7 +102,7 @@ class Links:
 
     def __init__(self, source: Source) -> None:
         self._source = source
-        #: Objects in which names were searched, and which were followed from there at once.
+        #: Objects in which names were looked up, and the names followed from there in one call.
         self._followed: list[tuple[list[Match], list[str]]] = []
         self._listed: dict[Object, Listed] = {}
         self._below: dict[tuple[OpenFile, int, str], Run] = {}
@@ -129,7 +129,7 @@ class Links:
 
     @property
     def on_way(self) -> Iterator[Match]:
-        """Groups in which names were searched; there may be other objects among them."""
+        """Objects in which names were looked up: groups, and perhaps others."""
         for begin, parts in self._followed:
             level = begin
             yield from level
@@ -195,7 +195,7 @@ class Excluded:
         ]
 
     def has(self, path: str) -> bool:
-        """Whether the object of a path is left out; the root group is with all below it."""
+        """Whether an object is left out; without the root group everything is."""
         parts = parts_of(path) or [""]
         return any(
             len(names) == len(parts)
@@ -216,7 +216,7 @@ class Excluded:
 def matches(source: Source, path: str, links: Links, *, exclude: Sequence[str] = ()) -> list[Match]:
     """Return the objects that a path with wildcards names, in the order of the file.
 
-    In the end `links` has the groups on the way; others that it has were found with this `exclude`.
+    At the end `links` has the groups on the way; earlier ones were found with this `exclude`.
 
     Raises
     ------
@@ -229,7 +229,8 @@ def matches(source: Source, path: str, links: Links, *, exclude: Sequence[str] =
     excluded, left = Excluded(exclude), parts_of(path)
     while left:
         parts = list(takewhile(lambda part: not _WILD.search(part), left)) or left[:1]
-        # Something may be left out at each depth, and stores are asked for all groups of one depth.
+        # Each depth may leave objects out, and a store answers for all groups of one depth
+        # together.
         if exclude or any(match.run.file.fingerprint.access for match in level):
             del parts[1:]
         left = left[len(parts) :]

@@ -5,8 +5,8 @@ Law
 1. A damaged chunk is left out of the indexes, so that no stream to come fetches it.
 2. Positions stay as they are. A batch that lacks rows is a shorter copy; one of which nothing is
    left does not come.
-3. Where the lost rows stand in an epoch is asked once for each chunk; which samples have elements
-   of one, of the samples of some batches at a time.
+3. The places of lost rows in an epoch are computed once for each chunk. Lost samples are looked for
+   among those of some batches at a time.
 """
 
 from __future__ import annotations

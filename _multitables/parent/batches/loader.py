@@ -4,8 +4,8 @@ Law
 ---
 1. Says where an iteration begins; `Iteration` goes through it, and the unit starts its streams.
 2. A state records the delivered batches and nothing else, neither readers nor damage.
-3. Adapters and mixtures ask a loader by this face alone, and `_shared_out` for the part that a rank
-   or a process of another library has.
+3. Adapters and mixtures use its public methods, and `_shared_out` for the part of a rank or of
+   another library's process.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class Loader:
-    """What all that has epochs offers: iterations, states, ranks, statistics and an end.
+    """The base of everything with epochs: iterations, states, ranks, statistics and an end.
 
     Iterating goes through `epochs` epochs, from `epoch` on; the next iteration goes on after
     them. Breaking out of a loop leaves `epoch` where it was.
@@ -181,11 +181,11 @@ class Loader:
     # ---- the same elsewhere
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Make it again elsewhere, where it begins as this one began."""
+        """Pickle it as its unit: the copy begins where this one began."""
         return _over, (type(self), self._unit)
 
     def _shared_out(self, ranks: Part | None, part: Part | None, prefetches: bool) -> Loader:
-        """Return the same for a rank, or for a part of what a rank has; see `FileUnit.shared_out`.
+        """Return this loader for a rank, or for a process of a rank; see `FileUnit.shared_out`.
 
         With `prefetches` its first iteration prefetches the next epoch already: all epochs have one
         ring.
@@ -200,7 +200,7 @@ def _over(kind: type[Loader], unit: Unit) -> Loader:
 
 
 class Changed(Loader):
-    """A loader that changes what another one delivers, and stands where that one stands."""
+    """A loader that changes the batches of another one, and shares its position."""
 
     def __init__(self, of: Loader, *how: Any) -> None:
         super().__init__(of._unit, of._own_pool)

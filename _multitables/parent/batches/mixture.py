@@ -122,7 +122,7 @@ class Mixture(Loader):
             super().set_epoch(epoch)
 
     def _start(self) -> Position:
-        """Return where a loop that was left began, as only this its sources can go back to."""
+        """Return where an unfinished loop began: its sources can return to that place alone."""
         began = self._unit.began
         return super()._start() if began is None else began[0]
 
@@ -155,7 +155,7 @@ class MixtureUnit(Unit):
         self._chances: Chances = chances(weights)
         #: Rows of a batch that are drawn one by one; None: batches are.
         self._batch_size = batch_size
-        #: Where a loop began that is not through, and the states of the sources there.
+        #: Where the unfinished loop began, and the states of the sources there.
         self.began: tuple[Position, list[dict[str, Any]]] | None = None
         #: The stream of the latest loop; others are over.
         self.latest: MixedBlocks | None = None
@@ -233,7 +233,7 @@ class MixtureUnit(Unit):
             source.load(theirs)
 
     def rewind(self) -> None:
-        """Return to the start of a loop that is not through."""
+        """Return the sources to the start of an unfinished loop."""
         if self.began is not None:
             self._load([self.began[1]])
 
@@ -270,7 +270,7 @@ class MixtureUnit(Unit):
         return _packed(made)
 
     def leave(self, stream: StreamQueue, run: EpochRun) -> None:
-        """End a stream behind its run; behind the last one the sources stand where they shall."""
+        """End the stream of a run; after the last run the sources keep their places."""
         super().leave(stream, run)
         if run.epochs is not None and run.is_last(run.epochs):
             self.began = None
@@ -291,7 +291,7 @@ class MixedBlocks(BlockSource):
         self._unit, self._run = unit, run
 
     def take(self, deadline: float) -> Any:
-        """Return the guard of the next batch; only iterations take them, which have no deadline."""
+        """Return the guard of the next batch; iterations alone call this, without a deadline."""
         if self._unit.latest is not self:
             return None
         epochs, number = divmod(self.received, self._run.batches)

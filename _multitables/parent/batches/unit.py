@@ -90,7 +90,7 @@ class Unit:
     pool: ReaderPool | None = None
     #: Another iteration is to come, for which its epoch is prefetched.
     prefetches = False
-    #: The state behind a loop is that of its end, in place of the beginning of the next one.
+    #: After a loop the state is its end, and not the start of the next one.
     stays_at_end = False
 
     def title(self) -> str:
@@ -186,16 +186,16 @@ class Unit:
 
 
 class FileUnit(Unit):
-    """A unit of what files have, for one rank of some.
+    """A unit that reads files, for one of several ranks.
 
     Parameters
     ----------
     spec
-        Which data it is of.
+        The data.
     wanted : LoaderOptions
         How it is delivered.
     pool : ReaderPool
-        Whose readers read it.
+        Its readers.
     purpose : str
         With ``share="node"`` the same text in all ranks that share readers.
     """
@@ -205,7 +205,7 @@ class FileUnit(Unit):
         self.pool: ReaderPool = pool
         self.epochs, self.start_epoch = wanted.epochs, wanted.start_epoch
         self.shard = Shard(1, wanted.rank, wanted.world_size)
-        #: The rank among those that share readers, and these.
+        #: The place of the rank among the ranks that share readers.
         self._place = NodePlace(0, 1)
         self._shared: SharedReaders | None = None
         if wanted.share:
@@ -228,7 +228,7 @@ class FileUnit(Unit):
         return self.wanted
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Make it again elsewhere, with readers of its own."""
+        """Pickle it without its readers: the copy starts its own."""
         return _again, (type(self), self.spec, self.elsewhere, self.pool.library_timeout_seconds)
 
     def shared_out(self, ranks: Part | None, part: Part | None) -> Self:
@@ -239,13 +239,12 @@ class FileUnit(Unit):
         ranks : tuple of int, optional
             The rank, and how many there are. Default: its own.
         part : tuple of int, optional
-            The number of a process that has a part of what the rank has, and how many share it.
+            The number of a process among those that share the rank, and their number.
 
         Returns
         -------
         FileUnit
-            With readers of its own: in each of several processes one, if their number was left
-            open.
+            A unit with its own readers; one in each of several processes, if `n_procs` is None.
         """
         wanted = self.elsewhere
         if ranks is not None:

@@ -59,8 +59,8 @@ class ItemBatch(NamedArrays):
 class ItemBatches(Changed):
     """Padded batches of a collection; made by `Collection.to_batches`.
 
-    Each iteration is one over the collection, which has the same epoch and state: states count the
-    items that were taken.
+    An iteration iterates the collection, and shares its epoch and state; a state counts the items
+    that were taken.
     """
 
     _unit: ItemUnit
@@ -80,7 +80,7 @@ class ItemBatches(Changed):
         measured = _with_lengths(items, names)
         for batch in bucketed(measured, wanted.buckets, wanted.batch_size, wanted.drop_last):
             yield ItemBatch(batch, names, wanted.pad)
-        next(items, None)  # it stands at its end until its last batch was left
+        next(items, None)  # the collection is through only after the last batch
 
     def _length(self, start: Position) -> int:
         """Count the batches by the items' lengths."""

@@ -20,8 +20,7 @@ class Columns(Loader):
     Iterating goes through this rank's blocks: `GroupBlock`, or `ColumnsBlock` of several groups;
     the next iteration goes on with the next epoch, or where a loaded state was saved.
 
-    A state that is taken behind a loop is that of its end: nothing is left to a loop that goes on
-    there.
+    A state taken after a loop is the end of the loop: an iteration that resumes there has no block.
 
     Examples
     --------

@@ -165,7 +165,7 @@ def start_rows(
 def _handle(
     queue: _core.WorkQueue, spec: DataSpec, index: ChunkIndex, source: Source
 ) -> DatasetHandle:
-    """Let readers know all of a dataset: what is selected of it is said with each request."""
+    """Describe whole datasets to readers: each request names its selection."""
     whole = changed(index, windows=()) if index.windows else index
     return handle_of(queue, spec.file, index.path, whole, source, "array")
 

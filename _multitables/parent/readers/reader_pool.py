@@ -43,7 +43,7 @@ class ReaderPool:
         return Readers(count, self.library_timeout_seconds)
 
     def keeping(self) -> tuple[ReaderPool, ReaderPool | None]:
-        """Return a pool that keeps readers between streams; and once more, if it is a new one."""
+        """Return a pool that keeps readers between streams, and the same again if it is new."""
         if self.keep:
             return self, None
         pool = ReaderPool(True, self.library_timeout_seconds)

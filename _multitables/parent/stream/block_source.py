@@ -30,7 +30,7 @@ class BlockSource:
         raise NotImplementedError
 
     def guard(self, block: Any) -> BlockGuard:
-        """Count a block of one row that is taken, and return its guard."""
+        """Take a block of one row: count it, and return its guard."""
         self.received += 1
         return BlockGuard(block, (self.received - 1, self.received))
 

@@ -73,14 +73,15 @@ def whole_stream(pool: ReaderPool, spec: DataSpec, options: StreamOptions) -> St
     if not all(type(path) is str for path in paths):
         return None  # ragged rows
     with spec.file.open() as source:
-        found = [source.stored_field(path, spec.field) for path in paths]
-        fields = [one for one in found if one is not None and _is_read(one.dataset.stored)]
-        place = fields[0].dataset.place if fields else None
-        if place is None or len(fields) < len(found):
-            return None
-        if any(one.dataset.place.file is not place.file for one in fields):
-            return None
-        if spec.rotational is None and _rotates(place.file):
+        fields = list[StoredField]()
+        for path in paths:
+            found = source.stored_field(path, spec.field)
+            if found is None or not _is_read(found.dataset.stored):
+                return None
+            fields.append(found)
+            if found.dataset.place.file is not fields[0].dataset.place.file:
+                return None
+        if spec.rotational is None and _rotates(fields[0].dataset.place.file):
             return None
         return _stream(pool, source, fields, structure, options)
 

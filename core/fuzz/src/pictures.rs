@@ -1,9 +1,8 @@
 //! Bytes of pictures, as elements of a dataset.
 //!
-//! Law: a picture of the size that is named decodes, or is refused; twice it gives the same pixels.
+//! Law: bytes decode to the pixels of the named size, or are refused; a second time they give the same.
 //!
-//! Input: what chooses the number of channels, in one byte; height and width, in two bytes each; the
-//! picture.
+//! Input: a byte that chooses the channels; height and width, in two bytes each; the picture.
 
 use crate::input::Input;
 use hdf5_filters::convert::{Conversion, ElementConversion};

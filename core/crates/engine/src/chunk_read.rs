@@ -48,8 +48,8 @@ pub unsafe trait Place {
     /// Where a chunk is decoded, if its decoded bytes are what belongs there.
     fn target(&mut self, read: &ChunkRead) -> Option<*mut [u8]>;
 
-    /// Convert elements of the rows that are wanted to their places. False: they are to be converted
-    /// together, as others may want the rest, or rows lie in several chunks.
+    /// Convert the elements of the wanted rows into their places. False: the chunk is converted as a whole,
+    /// because others may want the rest, or rows lie in several chunks.
     fn convert(
         &mut self,
         _read: &ChunkRead,

@@ -5,8 +5,8 @@
 //! 2. Elements come one after the other, in the order of their descriptors. Several readers of one
 //!    request share the descriptors: each has some that follow each other.
 //! 3. What was read of a file that changed meanwhile is an error.
-//! 4. Where the dataset's conversion says that elements are pictures, each descriptor's are one, and
-//!    its pixels come in their place.
+//! 4. If the dataset's conversion decodes pictures, the elements of each descriptor are one, and its pixels
+//!    are delivered.
 
 use crate::chunk_read::NO_CHUNK;
 use crate::counters::{Record, add_ns, count};
@@ -40,13 +40,13 @@ pub struct Descriptors<'a> {
     n: usize,
     descriptor_bytes: usize,
     element_bytes: u64,
-    /// Of what each descriptor becomes; None: those of its elements.
+    /// Bytes that each descriptor becomes; None: those of its elements.
     row_bytes: Option<usize>,
     pub out_bytes: usize,
 }
 
 impl<'a> Descriptors<'a> {
-    /// `row_bytes`: those of a picture, where rows are such.
+    /// `row_bytes`: the bytes of a picture, if rows are pictures.
     pub fn parse(words: &'a [u64], row_bytes: Option<usize>) -> Result<Descriptors<'a>, Refused> {
         const SHORT: Refused = "the request is shorter than it says";
         let head = words.get(..HEAP_HEAD_WORDS).ok_or(SHORT)?;
@@ -125,7 +125,7 @@ impl<'a> Descriptors<'a> {
     }
 }
 
-/// Bytes of the pictures that a dataset's rows of any length are.
+/// Bytes of a picture, if a dataset's rows are pictures of any length.
 pub fn picture_bytes(dataset: &Dataset) -> Option<usize> {
     let conversion = dataset.conversion.as_deref()?;
     conversion.picture().map(|_| dataset.element_bytes)

@@ -5,8 +5,7 @@
 //!    those beside them. A chunk that is wanted whole and in order is decoded where it belongs.
 //! 2. A chunk of which others want the rest is kept decoded (`ChunkCache`).
 //! 3. Only places of the share's own rows are written.
-//! 4. Stored elements that are only converted are converted where they belong: what is not wanted is not,
-//!    and large numbers are written once.
+//! 4. Elements without a filter are converted into their places: only the wanted ones, each written once.
 
 use super::chunk_read::{ChunkRead, NO_CHUNK, Place};
 use super::transfer::Transfer;

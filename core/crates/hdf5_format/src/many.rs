@@ -1,7 +1,7 @@
-//! Many objects of a file, each asked about by itself: by several threads, in the order of the file.
+//! Questions about many objects of a file, which several threads answer in the order of the file.
 //!
 //! Law:
-//! 1. An answer does not depend on the other objects, nor on how many threads there are.
+//! 1. An answer does not depend on the other objects, nor on the number of threads.
 //! 2. Each page of the file is read once; where a store has it, what comes next is prefetched.
 
 use super::error::Result;
@@ -23,7 +23,7 @@ const MIN_OBJECTS: usize = 256;
 const PREFETCHED: usize = 256;
 const PREFETCHED_BYTES: u64 = 2 << 10;
 
-/// How a long call ends early: its reads then fail.
+/// What ends a long call early: its reads fail then.
 pub trait Interruption: Sync {
     /// Do something for the calling thread, in another one.
     fn helping(&self, act: &mut dyn FnMut()) {
@@ -94,7 +94,7 @@ impl File {
             let mut refused = Vec::new();
             for part in parts {
                 let outbox = outbox.clone();
-                // Without a receiver nobody waits; `inbox` lives until all have sent.
+                // This does not fail: `inbox` lives until all have sent.
                 let help = move || {
                     interruption.helping(&mut || drop(outbox.send(answered(part))));
                 };

@@ -244,7 +244,7 @@ impl SavedFile {
         Ok(Followed::Found(Found::Object(at)))
     }
 
-    /// Where a path leads from each of some groups, as `File::find_from` says it.
+    /// Where a path leads from each of some groups, as `File::find_from` returns it.
     pub fn find_from(&self, offsets: &[u64], path: &[u8]) -> Result<Vec<i64>> {
         let number = |followed| match followed {
             Followed::Found(found) => Found::number(&found),

@@ -1,6 +1,6 @@
-//! What a file says of links and attributes, as values of Python.
+//! Links and attributes of a file, as values of Python.
 //!
-//! Law: names and elements are bytes, but where they are parts of a path.
+//! Law: names and elements are bytes; parts of a path are text.
 
 use hdf5_format::attribute::Attribute;
 use hdf5_format::file::Found;
@@ -14,7 +14,7 @@ pub fn bytes<'py>(py: Python<'py>, bytes: &[u8]) -> Bound<'py, PyBytes> {
     PyBytes::new(py, bytes)
 }
 
-/// Where a path leads, as `find` says it.
+/// Where a path leads, as `find` returns it.
 pub fn found_tuple(py: Python<'_>, found: Found) -> PyResult<Bound<'_, PyTuple>> {
     match found {
         Found::Object(offset) => ("object", offset).into_pyobject(py),

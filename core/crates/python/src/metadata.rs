@@ -225,8 +225,8 @@ impl MetadataFile {
         found_tuple(py, found)
     }
 
-    /// Where a path leads from each of the groups at these offsets: to the offset of an object, or
-    /// `FIND_NOWHERE`, or `FIND_ELSEWHERE`: `find` says where to.
+    /// Where a path leads from each of the groups at these offsets: to the offset of an object, to
+    /// `FIND_NOWHERE`, or to `FIND_ELSEWHERE`, which `find` follows.
     fn find_from<'py>(
         &self,
         py: Python<'py>,
@@ -261,8 +261,8 @@ impl MetadataFile {
         link_list(py, links)
     }
 
-    /// Of each of the groups at these offsets the names of its links, in the order of the file; of all,
-    /// one behind the other, the targets of hard links; other links have -1.
+    /// The names of the links of each group at these offsets, in the order of the file, and one array of
+    /// the targets of all links: -1 for one that is not hard.
     fn listed<'py>(
         &self,
         py: Python<'py>,

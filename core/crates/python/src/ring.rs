@@ -216,7 +216,7 @@ impl Ring {
 }
 
 impl Ring {
-    /// A ring for threads; without the plan's descriptor no process ever has it.
+    /// A ring for threads; processes get one only with the plan's descriptor.
     pub(super) fn plain(
         leases: Leases,
         views: Vec<View>,

@@ -131,7 +131,7 @@ impl SavedIndex {
         }
     }
 
-    /// Where a path leads from each of some groups, as `MetadataFile.find_from` says it.
+    /// Where a path leads from each of some groups, as `MetadataFile.find_from` returns it.
     fn find_from<'py>(
         &self,
         py: Python<'py>,

@@ -71,7 +71,7 @@ pub(super) fn waited<T: Send>(py: Python<'_>, act: impl FnOnce() -> T + Send) ->
     RAISED.take().map_or(Ok(done), Err)
 }
 
-/// The same of what several threads do: a signal's handler ends it early.
+/// The same for a call of several threads: a signal's handler ends it early.
 pub(super) fn waited_by_all<T: Send>(
     py: Python<'_>,
     act: impl FnOnce(&dyn Interruption) -> T + Send,

@@ -286,8 +286,8 @@ impl Builder {
 /// words of conversions.
 pub type Delivered = (u64, u64, u64, Vec<u64>);
 
-/// Add a dataset whose elements are all in this file, and are decoded by the core. False: it is another
-/// one, or damaged.
+/// Add a dataset whose elements are all in this file, and are decoded by the core. False: it is of another
+/// kind, or damaged.
 pub fn add_plain(
     builder: &mut TableBuilder,
     file: &File,

@@ -88,34 +88,34 @@ struct Stream {
 
 impl Stream {
     /// None: they are of several lengths, or more than a ring is to hold.
-    fn of(sizes: &[Size], asked: &Asked) -> Option<Stream> {
+    fn of(sizes: &[Size], options: &Options) -> Option<Stream> {
         let n_bytes = sizes.iter().map(|size| size.n_bytes);
         let n_bytes = n_bytes.fold(0, u64::saturating_add);
         let longest = sizes.iter().rev().max_by_key(|size| size.row_bytes)?;
         let n_rows = longest.n_rows;
-        let (most, most_here) = asked.most_bytes;
+        let (most, most_here) = options.most_bytes;
         let is_here = n_bytes <= most_here || sizes.iter().all(|size| size.is_copied);
         let each = longest.chunk_rows.unwrap_or(n_rows);
         let n_chunks = n_rows.div_ceil(each.max(1));
         let is_one_length = sizes.iter().all(|size| size.n_rows == n_rows);
-        if !is_one_length || n_bytes > most || !is_here && n_chunks < asked.n_readers as u64 {
+        if !is_one_length || n_bytes > most || !is_here && n_chunks < options.n_readers as u64 {
             return None;
         }
-        let by_bytes = asked.unchunked_bytes / longest.row_bytes;
+        let by_bytes = options.unchunked_bytes / longest.row_bytes;
         let by_default = longest.chunk_rows.unwrap_or(by_bytes);
-        let block_rows = asked.block_rows.unwrap_or(by_default).max(1);
+        let block_rows = options.block_rows.unwrap_or(by_default).max(1);
         let of_blocks = n_rows / block_rows * block_rows;
         Some(Stream {
-            rows: if asked.remainder { n_rows } else { of_blocks },
+            rows: if options.remainder { n_rows } else { of_blocks },
             block_rows,
-            n_readers: if is_here { 1 } else { asked.n_readers },
+            n_readers: if is_here { 1 } else { options.n_readers },
             is_here,
         })
     }
 }
 
-/// What a caller wants of a stream.
-struct Asked {
+/// The options of a stream.
+struct Options {
     block_rows: Option<u64>,
     unchunked_bytes: u64,
     remainder: bool,
@@ -123,7 +123,7 @@ struct Asked {
     n_readers: usize,
 }
 
-/// What is read of a dataset: its file, itself, what is delivered of each element, and its bytes.
+/// A dataset to read: its file, the dataset, the delivered part of an element, and its bytes.
 type Part<'a> = (&'a File, &'a Dataset, &'a Delivered, u64);
 
 /// The ring of a stream, and its plan for threads, if they are to read it. None: it is not in the page
@@ -162,10 +162,10 @@ fn ring_of(
     is_read.then_some((leases, None))
 }
 
-/// A ring for all blocks of a stream of datasets of one file and one length, by `keys` as in `Ring`; the
-/// rows of a block: `block_rows`, or those of a chunk of the longest rows, or as many as have
-/// `unchunked_bytes`; and how many of `n_readers` threads are to read it, none if it is read. None: it is
-/// more, or not in the page cache, or it cannot be read like this.
+/// A ring for all blocks of a stream of datasets of one file and one length, with `keys` as in `Ring`; the
+/// rows of a block; and the number of threads that are to read it, 0 if it is read. A block has
+/// `block_rows` rows, or those of a chunk of the longest rows, or those of `unchunked_bytes`. None: there
+/// are more bytes, the page cache lacks them, or they cannot be read like this.
 #[expect(clippy::too_many_arguments, reason = "they are given by names")]
 #[pyfunction]
 #[pyo3(signature = (fields, keys, opened, source, *, block_rows, unchunked_bytes, remainder, most_bytes,
@@ -182,7 +182,7 @@ pub fn whole_ring(
     most_bytes: MostBytes,
     n_readers: usize,
 ) -> PyResult<Option<(Ring, u64, usize)>> {
-    let asked = Asked {
+    let options = Options {
         block_rows,
         unchunked_bytes,
         remainder,
@@ -200,7 +200,7 @@ pub fn whole_ring(
             Some((file, &stored.dataset, delivered, size.n_bytes))
         });
     let parts: Option<Vec<Part<'_>>> = parts.collect();
-    let (Some(parts), Some(stream)) = (parts, Stream::of(&sizes, &asked)) else {
+    let (Some(parts), Some(stream)) = (parts, Stream::of(&sizes, &options)) else {
         return Ok(None);
     };
     let made = py.detach(|| ring_of(&parts, &stream, opened, &source));

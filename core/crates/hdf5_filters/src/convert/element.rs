@@ -203,8 +203,7 @@ impl ElementConversion {
         stored: &[u8],
         delivered: &mut [u8],
     ) -> Result<(), FilterError> {
-        let done = self.convert_from(0, place, stored, delivered);
-        done.map_err(|fault| fault.of(0))
+        self.convert_some(0, place, stored, delivered)
     }
 
     /// The same of elements that begin with the chunk's element `first`.
@@ -267,7 +266,7 @@ impl ElementConversion {
         Ok(())
     }
 
-    /// Convert elements, from number `first` on, to those of `size` bytes, which no cast follows here.
+    /// Convert elements, from number `first` on, to `size` bytes each, without the cast.
     fn convert_all(
         &self,
         first: usize,

@@ -3,8 +3,8 @@
 //! Law:
 //! 1. Every picture has the size that the user named. Its header is compared with it before memory is
 //!    made for pixels, so that no picture takes more.
-//! 2. Pixels are rows of columns of channels, of 8 bits each. Grey becomes equal colours, and what says
-//!    how opaque a pixel is comes with four channels alone, as Pillow's `convert` does it.
+//! 2. Pixels are rows of columns of channels, of 8 bits each. Grey becomes three equal colours, and opacity
+//!    is delivered with four channels alone, as by Pillow's `convert`.
 //! 3. What is cut short or damaged is an error: no pixel is guessed.
 
 use crate::Fault;
@@ -23,10 +23,10 @@ const MAX_BYTES: u64 = 1 << 30;
 const MAX_SIDE: usize = (1 << 16) - 1;
 /// Passes over a progressive JPEG: each takes the time of all its pixels.
 const MAX_SCANS: usize = 64;
-/// A JPEG that ends early may leave lines as they were, the last one among them: it is filled with one
-/// of these before, and with the other one where it has this in its pixels.
+/// A JPEG that ends early may leave lines unwritten, the last one among them. That is filled with one of
+/// these before decoding, and with the other one if the first is still there.
 const MARKS: [u8; 2] = [0x5a, 0xa5];
-/// Beside its pixels a PNG may have tables and lines of as many bytes.
+/// Bytes of the tables and lines that a PNG may have beside its pixels.
 const ROOM: usize = 1 << 20;
 
 /// The size of every picture.
@@ -34,7 +34,7 @@ const ROOM: usize = 1 << 20;
 pub struct Picture {
     height: u32,
     width: u32,
-    /// 1: grey, 3: colours, 4: and how opaque they are.
+    /// 1: grey, 3: colours, 4: colours and opacity.
     channels: u32,
 }
 
