@@ -161,7 +161,10 @@ class Reading:
 
 
 def main(folder: Path, seed: int) -> None:
-    """Run what stdin says."""
+    """Run the schedules that stdin names."""
+    # nohup ignores the one, and a shell's background the other; programs inherit that.
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     with plain_server() as server:
         reading = Reading(folder, server)
         reading.size("remote")  # its client's threads stay
