@@ -23,6 +23,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -75,11 +76,8 @@ def main() -> int:
             opened.enter_context(Runner(Path(folder, str(job)), run.seed))
             for job in range(given.jobs if given.schedule is None else 1)
         ]
-        threads = [threading.Thread(target=run.work, args=(runner,)) for runner in runners]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        with ThreadPoolExecutor(len(runners)) as threads:
+            list(threads.map(run.work, runners))  # raises what one of them raised
     faults = sorted({fault for fault, _ in run.ends})
     for fault in faults:
         ends = [f"{end} {n}" for (name, end), n in sorted(run.ends.items()) if name == fault]

@@ -229,8 +229,10 @@ class Runner:
                 if signal_number == signal.SIGSTOP:
                     time.sleep(0.1)
             if signal.SIGCONT not in schedule.fault.parent:
-                process.wait(DEADLINE_SECONDS)
-                return Verdict(schedule, "ended", self._left())
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    process.wait(DEADLINE_SECONDS)
+                    return Verdict(schedule, "ended", self._left())
+                return Verdict(schedule, "no end", self._why())
             heard = self._hear(DEADLINE_SECONDS)
         if heard is None:
             return Verdict(schedule, "no end", self._why())
