@@ -359,8 +359,28 @@ class LocalDataset:
             Whatever a signal's handler raised: the read stops early.
         """
 
-    def read_rows(self, start: int, step: int, count: int, out: npt.NDArray[Any]) -> None:
-        """Read whole rows ``start``, ``start + step``, ...; the short way. As `read`."""
+    def read_key(
+        self, key: object, new: Callable[[tuple[int, ...]], npt.NDArray[Any]]
+    ) -> npt.NDArray[Any] | None:
+        """Read what a key of numbers and slices selects into what `new` returns, and return that.
+
+        Parameters
+        ----------
+        key : object
+            As h5py takes it.
+        new : callable
+            Is given the shape of the selected dims, without the axes that elements add.
+
+        Returns
+        -------
+        ndarray or None
+            None: it is another key, out of bounds, or selects nothing.
+
+        Raises
+        ------
+        ReadFailed, ValueError, KeyboardInterrupt
+            As `read`; and whatever `new` raises.
+        """
 
 class ResultMemory:
     """Memory for a result of at least `MIN_BYTES`; what it holds is anything.

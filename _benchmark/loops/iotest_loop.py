@@ -6,8 +6,8 @@ Law
    are made and compared outside the clock.
 2. Processes stand for ranks. Each has loaded its library and read a block before all are told to
    start. Without MPI one process writes the blocks of all ranks.
-3. This library delivers the same blocks in the same order: through the open file, with one call for
-   several arrays of a step that lie in one dataset; of a dataset for each array, in a collection.
+3. This library delivers the same blocks in the same order through the open file, with one call for
+   several arrays of a step that lie in one dataset.
 4. It is run as a program, beside its neighbours: standard library, NumPy, h5py, and the library.
 """
 
@@ -34,7 +34,7 @@ else:  # run as a program
     from iotest_grid import ITEM_BYTES, Grid  # type: ignore[import-not-found,no-redef]
 
 #: At least one array, and as many as fit these bytes, come with one call of this library.
-BAND_BYTES = 4 << 20
+BAND_BYTES = 1 << 20
 CORE_STEP_BYTES = 64 << 20
 SPLIT = ("-m.h5", "-r.h5")
 
@@ -220,44 +220,6 @@ def read_ours(
     return {"phase": phase.seconds, "read": clock.seconds, "n": n}
 
 
-def collected(library: Any, asked: dict[str, Any], compares: bool) -> dict[str, Any]:
-    """Stream small datasets, one for each array of a step, by as many readers as there are ranks.
-
-    A step is one item, so its arrays come together, and the block of each rank is a part of them.
-    """
-    grid = Grid.of(asked)
-    bases = [grid.base(rank) for rank in range(grid.n_ranks)]
-    step_bytes = grid.n_bytes // grid.steps
-    options = {
-        "order": "key",
-        "n_procs": grid.n_ranks,
-        "scales": False,
-        "by": int(not grid.by_step),
-    }
-    options["ring_bytes"] = max(64 << 20, 4 * step_bytes)
-    phase, clock, n = Clock(), Clock(), 0
-    with library.Streamer(asked["filename"]) as streamer:
-        first = grid.path(0, 0).replace("0", "[0]")  # starts the readers
-        for _item in streamer.get_collection(first, **options):
-            pass
-        with phase, streamer.get_collection(grid.path(0, 0).replace("0", "*"), **options) as items:
-            found = iter(items)
-            for step in range(grid.steps):
-                with clock:
-                    item = next(found)
-                if item.key != f"step={step}":
-                    raise refusals.WrongError(f"{item.key} came instead of step={step}")
-                for array in range(grid.arrays):
-                    whole = item[f"array={array}"]
-                    for rank, base in enumerate(bases):
-                        row, column = grid.origin(rank)
-                        block = whole[row : row + grid.rows, column : column + grid.columns]
-                        n += block.size
-                        if compares:
-                            grid.compare(block, base, rank, step, array)
-    return {"phase": [phase.seconds], "each": [clock.seconds], "n": n, "wall": phase.seconds}
-
-
 # ---- processes that stand for ranks
 
 #: Reads a rank's blocks of the first steps and arrays, and compares them where told.
@@ -319,8 +281,6 @@ def answer(library: Any, asked: dict[str, Any]) -> Any:
     """Do what one request of the protocol asks."""
 
     def ask() -> Any:
-        if asked["recipe"] == "ours" and asked["dataset_rank"] == 2:
-            return {"read": collected(library, asked, asked["verb"] == "check")}
         if asked["recipe"] == "ours":
             ours: Read = functools.partial(read_ours, library, asked)
             return {"read": by_processes(ours, asked, asked["verb"])}

@@ -9,6 +9,7 @@ Law
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import threading
@@ -65,10 +66,8 @@ class Local:
         self.core.read(encode_hyperslab(slab), out)
         return out
 
-    def rows(self, start: int, step: int, count: int) -> np.ndarray:
-        out = np.empty((count, *SHAPE[1:]), "<i4")
-        self.core.read_rows(start, step, count, out)
-        return out
+    def kept(self, key: Any) -> np.ndarray | None:
+        return self.core.read_key(key, lambda shape: np.full(shape, -1, "<i4"))
 
 
 @pytest.fixture(scope="module")
@@ -105,8 +104,43 @@ def test_every_storage_reads_as_numpy_indexes(
     check()
     for dataset in datasets:
         same(dataset[()], VALUES)
-        same(dataset.rows(499, -3, 100), VALUES[499:199:-3])
+        same(dataset.kept(slice(499, 199, -3)), VALUES[499:199:-3])
     assert counted(reader, "cache_bytes") <= cache_bytes
+
+
+NUMBER = st.integers(-60, 600)
+ITEM = st.one_of(
+    NUMBER,
+    NUMBER.map(np.int64),
+    NUMBER.map(np.int32),
+    st.just(2**70),
+    st.booleans(),
+    st.none(),
+    st.just(...),
+    st.just([1, 2]),
+    st.just(np.array(1)),
+    st.builds(slice, st.none() | NUMBER, st.none() | NUMBER, st.none() | st.integers(-9, 9)),
+)
+
+
+@given(name=st.sampled_from(sorted(STORAGE)), key=ITEM | st.lists(ITEM, max_size=4).map(tuple))
+def test_keys_of_numbers_and_slices_are_numpys_and_others_are_left(
+    stored: Path, name: str, key: Any
+) -> None:
+    items = key if isinstance(key, tuple) else (key,)
+    plain = all(type(item) in (int, np.int64, slice) for item in items) or key is Ellipsis
+    dataset = Local(_core.LocalReader(1, 1 << 20), stored, name)
+    try:
+        want = VALUES[key] if plain else None
+    except (IndexError, ValueError):
+        want = None
+    if want is None or want.size == 0:
+        with contextlib.suppress(ValueError):  # a step of 0
+            assert dataset.kept(key) is None
+        return
+    found = dataset.kept(key)
+    assert found is not None
+    same(found, np.asarray(want))
 
 
 def test_many_threads_read_at_once(stored: Path) -> None:
@@ -118,7 +152,7 @@ def test_many_threads_read_at_once(stored: Path) -> None:
         for number in random.permutation(len(datasets)):
             dataset = datasets[number]
             for row in random.integers(0, len(VALUES), 50).tolist():
-                same(dataset.rows(row, 1, 1), VALUES[row : row + 1])
+                same(dataset.kept(slice(row, row + 1)), VALUES[row : row + 1])
             rows = random.integers(0, len(VALUES), 30)
             same(dataset[rows], VALUES[rows])
             same(dataset[()], VALUES)
@@ -130,9 +164,9 @@ def test_many_threads_read_at_once(stored: Path) -> None:
 def test_a_chunk_is_decoded_once_and_found_again(stored: Path) -> None:
     reader = _core.LocalReader(2, 64 << 20)
     dataset, again = Local(reader, stored, "gzip"), Local(reader, stored, "gzip")
-    same(dataset.rows(3, 1, 1), VALUES[3:4])
+    same(dataset.kept(slice(3, 4)), VALUES[3:4])
     for row in range(7):
-        same(again.rows(row, 1, 1), VALUES[row : row + 1])
+        same(again.kept(slice(row, row + 1)), VALUES[row : row + 1])
     assert (counted(reader, "cache_hits"), counted(reader, "cache_misses")) == (7, 1)
     # What is decoded straight into the result is kept nowhere else; what is kept is not decoded.
     before = counted(reader, "cache_bytes")
@@ -141,7 +175,7 @@ def test_a_chunk_is_decoded_once_and_found_again(stored: Path) -> None:
     assert (counted(reader, "cache_hits"), counted(reader, "chunks")) == (8, 71)
     uncached = _core.LocalReader(2, 0)
     for row in range(3):
-        same(Local(uncached, stored, "gzip").rows(row, 1, 1), VALUES[row : row + 1])
+        same(Local(uncached, stored, "gzip").kept(slice(row, row + 1)), VALUES[row : row + 1])
     assert counted(uncached, "cache_misses") == 3
     assert counted(uncached, "cache_bytes") == 0
 
@@ -152,10 +186,10 @@ def test_datasets_of_a_file_share_its_descriptor(stored: Path) -> None:
     datasets = [Local(reader, stored, name) for name in [*STORAGE] * 20]
     assert len(os.listdir("/proc/self/fd")) == descriptors
     for dataset in datasets:
-        same(dataset.rows(8, 1, 1), VALUES[8:9])
+        same(dataset.kept(slice(8, 9)), VALUES[8:9])
     assert len(os.listdir("/proc/self/fd")) == descriptors + 1
     del reader, datasets[1:], dataset
-    same(datasets[0].rows(1, 1, 2), VALUES[1:3])
+    same(datasets[0].kept(slice(1, 3)), VALUES[1:3])
     del datasets
     assert len(os.listdir("/proc/self/fd")) == descriptors
 
@@ -185,7 +219,7 @@ def test_a_file_that_changed_is_told(stored: Path, h5: Path) -> None:
     reader = _core.LocalReader(2, 1 << 20)
     gone, datasets = Local(reader, h5, "gzip"), [Local(reader, h5, name) for name in STORAGE]
     for dataset in datasets:
-        same(dataset.rows(8, 1, 1), VALUES[8:9])
+        same(dataset.kept(slice(8, 9)), VALUES[8:9])
     with h5py.File(h5, "r+") as file:
         file["gzip"][:] = 0
     for dataset in datasets:
@@ -194,7 +228,7 @@ def test_a_file_that_changed_is_told(stored: Path, h5: Path) -> None:
         assert Record.of(caught.value.args).kind == "changed"
     h5.unlink()
     with pytest.raises(_core.ReadFailed) as caught:
-        Local.rows(gone, 200, 1, 1)
+        gone.kept(200)
     assert Record.of(caught.value.args).kind == "changed"
     with h5py.File(h5, "w") as file:
         file["contiguous"] = VALUES
@@ -212,18 +246,15 @@ def test_what_does_not_fit_is_refused(stored: Path) -> None:
         reader.dataset(_core.TableBuilder().table())
     dataset = Local(reader, stored, "gzip").core
     row = np.empty(SHAPE[1:], "<i4")
-    for start, count in ((500, 1), (0, 501)):
-        with pytest.raises(ValueError, match="out of bounds"):
-            dataset.read_rows(start, 1, count, row)
     read_only = row.copy()
     read_only.flags.writeable = False
     for out in (row[1:], row.astype("i8"), read_only, row.T, row.astype(object)):
         with pytest.raises(ValueError, match="out must"):
-            dataset.read_rows(0, 1, 1, out)
+            dataset.read_key(0, lambda _shape: out)
     with pytest.raises(ValueError, match="words"):
         dataset.read(b"7 bytes", row)
     with pytest.raises(TypeError):
-        dataset.read_rows(0, 1, 1, bytearray(row.nbytes))  # type: ignore[arg-type]
+        dataset.read_key(0, lambda _: bytearray(row.nbytes))  # type: ignore[arg-type, return-value]
 
 
 def test_a_forked_child_makes_its_own(stored: Path) -> None:
@@ -236,7 +267,7 @@ def test_a_forked_child_makes_its_own(stored: Path) -> None:
         while not stop.is_set():
             dataset = datasets[random.integers(len(datasets))]
             row = int(random.integers(len(VALUES)))
-            same(dataset.rows(row, 1, 1), VALUES[row : row + 1])
+            same(dataset.kept(slice(row, row + 1)), VALUES[row : row + 1])
             same(dataset[()], VALUES)
 
     with ThreadPoolExecutor(3) as pool:
@@ -260,7 +291,7 @@ def child_of(datasets: list[Local]) -> int:
     try:
         signal.alarm(30)
         good = all(np.array_equal(dataset[()], VALUES) for dataset in datasets)
-        good &= np.array_equal(datasets[2].rows(9, 1, 1), VALUES[9:10])
+        good &= np.array_equal(datasets[2].kept(slice(9, 10)), VALUES[9:10])
         datasets.clear()
         os._exit(0 if good else 1)
     finally:
@@ -280,7 +311,7 @@ def test_a_signal_ends_a_long_read(h5: Path) -> None:
 
     def read_on() -> None:
         while True:
-            dataset.read_rows(0, 1, len(out), out)
+            dataset.read_key(..., lambda _shape: out)
 
     index = index_of(h5, "zeros")
     table = lookup_table(index, direct=False, native_filters=_core.native_filters())
@@ -298,7 +329,7 @@ def test_a_signal_ends_a_long_read(h5: Path) -> None:
             signal.signal(signal.SIGUSR1, before)
         out[:] = 0
         assert not out.any()
-        dataset.read_rows(0, 1, len(out), out)
+        dataset.read_key(..., lambda _shape: out)
         assert (out == 7).all()
 
 

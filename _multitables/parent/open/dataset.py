@@ -11,6 +11,7 @@ Law
 from __future__ import annotations
 
 import contextlib
+import functools
 import math
 import os
 from collections.abc import Iterable, Iterator, Sequence
@@ -32,7 +33,6 @@ from _multitables.parent.open.kept import kept
 from _multitables.parent.open.objects import Object
 from _multitables.parent.open.read_only import DATASET, writes
 from _multitables.parent.open.reading import Contents
-from _multitables.parent.open.results import new_array
 from _multitables.parent.open.stored_type import StoredType
 from _multitables.plan.sampled import Sampled
 from _multitables.select.h5py_grammar import chunk_slices, names_and_items, steps_of
@@ -252,33 +252,27 @@ class Dataset(Object, Filtered, Sampled["SamplesView"]):
         ClosedError
             The file is closed.
         """
+        found = self._box(key)
+        return self._selected(key) if found is None else found
+
+    def _box(self, key: Any, out: npt.NDArray[Any] | None = None) -> Any:
+        """Read numbers and slices, the short way; None: it is another selection, or fails."""
         contents = self._handle.contents.get(self._key)
         if contents is None and self._shape is not None:
             contents = self._contents()
-        if contents is not None and contents.rows is not None:
-            kind, (core, n_rows, row_shape, dtype) = type(key), contents.rows
-            try:
-                if (kind is int or kind is np.int64) and -n_rows <= key < n_rows:
-                    one = np.empty(row_shape, dtype)
-                    core.read_rows(int(key) % n_rows, 1, 1, one)
-                    return one if row_shape else one[()]
-                if key is Ellipsis or (kind is tuple and key == ()):
-                    every = new_array((n_rows, *row_shape), dtype)
-                    core.read_rows(0, 1, n_rows, every)
-                    return every
-                if kind is slice:
-                    wanted = range(*key.indices(n_rows))
-                    if wanted:
-                        some = new_array((len(wanted), *row_shape), dtype)
-                        core.read_rows(wanted.start, wanted.step, len(wanted), some)
-                        return some
-            except MemoryError:
-                pass  # the general read says what is too large
-            except _core.ReadFailed as failure:
-                # The long way tells why, or goes another. A store was asked often enough already.
-                if _core.ERROR_KINDS[failure.args[0]] == "store":
-                    raise contents.error(failure) from None
-        return self._selected(key)
+        if contents is None or contents.boxes is None:
+            return None
+        room = contents.room if out is None else functools.partial(contents.room, out=out)
+        try:
+            found = contents.boxes.read_key(key, room)
+        except MemoryError:
+            return None  # the general read says what is too large
+        except _core.ReadFailed as failure:
+            # The long way tells why, or goes another. A store was asked often enough already.
+            if _core.ERROR_KINDS[failure.args[0]] == "store":
+                raise contents.error(failure) from None
+            return None
+        return found if found is None or found.ndim else found[()]
 
     def _selected(self, key: Any, out: npt.NDArray[Any] | None = None) -> Any:
         """Read any selection, into `out` if it is the result's like."""
@@ -321,7 +315,7 @@ class Dataset(Object, Filtered, Sampled["SamplesView"]):
             shared, place = self._handle.shared, self._place
             made = Contents(shared, place, self._stored, self._type)
             if not self._type.is_readable:
-                made.rows = None  # whole ones have no dtype
+                made.boxes = None  # whole ones have no dtype
             found = known.setdefault(self._key, made)
             if len(known) > MAX_CONTENTS:
                 with contextlib.suppress(RuntimeError):  # others add some meanwhile
@@ -380,7 +374,10 @@ class Dataset(Object, Filtered, Sampled["SamplesView"]):
             window = dest
         elif all(isinstance(item, (slice, int, np.integer)) for item in items):
             window = dest[(*items, ...)]
-        found = self._selected(Ellipsis if source_sel is None else source_sel, window)
+        key = Ellipsis if source_sel is None else source_sel
+        found = None if window is None else self._box(key, window)
+        if found is None:
+            found = self._selected(key, window)
         if found is window:
             return
         try:

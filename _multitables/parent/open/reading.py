@@ -121,12 +121,17 @@ class Contents:
         self._parts = {"": whole}
         self._reason = whole.reason
         self._like = whole.dtype, dims + whole.inner
-        #: What reads whole rows, with their number, shape and dtype. None: they are decoded after
-        #: it, or a library reads them.
-        self.rows: tuple[_core.LocalDataset, int, tuple[int, ...], np.dtype[Any]] | None = None
-        shape = dims + whole.inner
-        if whole.core is not None and self._is_direct and dims and 0 not in shape:
-            self.rows = whole.core, dims[0], shape[1:], whole.dtype
+        #: What reads boxes, or None: they are decoded after it, or a library reads them.
+        self.boxes: _core.LocalDataset | None = None
+        if self._is_direct and dims and 0 not in dims + whole.inner:
+            self.boxes = whole.core
+
+    def room(self, shape: tuple[int, ...], out: Array | None = None) -> Array:
+        """Return an array for elements of the dataset: `out`, if it is one."""
+        shape, dtype = shape + self._parts[""].inner, self._like[0]
+        if out is None or (out.shape, out.dtype) != (shape, dtype) or not out.flags.c_contiguous:
+            return new_array(shape, dtype)
+        return out
 
     @property
     def is_elsewhere(self) -> bool:
@@ -191,7 +196,7 @@ class Contents:
                 if record.kind != "filter_unknown":
                     raise self.error(failure) from None
                 self._reason = record.text or "a filter that the core does not know"
-                self.rows = None
+                self.boxes = None
         return self._by_library(shared.library, steps, names)
 
     def _natively(self, steps: tuple[Step, ...], names: Names, out: Array | None) -> Array:

@@ -76,7 +76,7 @@ class LocalRows:
         if not out.size or self._core is None:
             return out
         try:
-            self._core.read_rows(begin, 1, end - begin, out)
+            self._core.read_key(slice(begin, end), lambda _shape: out)
         except _core.ReadFailed as failure:
             from _multitables.parent.readers import error_report
             from _multitables.parent.readers.place import place_of_request

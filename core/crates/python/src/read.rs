@@ -9,13 +9,13 @@ use super::table::Table;
 use engine::select::selection::{AXIS_WORDS, HEAD_WORDS, Hyperslab, KIND_NATIVE, MAX_DIMS};
 use engine::task_error::TaskError;
 use numpy::npyffi::{_PyArray_GET_ITEM_DATA, NPY_ARRAY_WRITEABLE};
-use numpy::{PyArrayDescrMethods, PyUntypedArray, PyUntypedArrayMethods};
+use numpy::{PyArrayDescrMethods, PyUntypedArray, PyUntypedArrayMethods, dtype};
 use os::interrupt;
 use os::recycled::{self, Recycled};
 use pyo3::create_exception;
 use pyo3::exceptions::{PyException, PyOSError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
+use pyo3::types::{PyDict, PyInt, PySlice, PyTuple};
 use serve::process::threads::{LocalDataset as Inner, LocalReader as Threads};
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -97,33 +97,86 @@ impl LocalDataset {
         self.read_words(py, &words, out)
     }
 
-    /// Read whole rows `start`, `start + step`, ...
-    fn read_rows(
+    /// Read what a key of numbers and slices selects, as most do, into the array that `new` returns for
+    /// the shape of the selected dims. None: it is another key, or one of nothing.
+    fn read_key<'py>(
         &self,
-        py: Python<'_>,
-        start: u64,
-        step: i64,
-        count: u64,
-        out: &Bound<'_, PyUntypedArray>,
-    ) -> PyResult<()> {
-        let of = self.0.dataset();
-        let mut words = [0u64; HEAD_WORDS + AXIS_WORDS * MAX_DIMS];
+        key: &Bound<'py, PyAny>,
+        new: &Bound<'py, PyAny>,
+    ) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let (py, of) = (key.py(), self.0.dataset());
         let n = of.dims.len();
+        let mut words = [0u64; HEAD_WORDS + AXIS_WORDS * MAX_DIMS];
         if n > MAX_DIMS {
-            return Err(PyValueError::new_err("too many dimensions"));
+            return Ok(None);
         }
         words[0] = KIND_NATIVE;
         words[6] = n as u64;
         words[8] = of.field_bytes as u64;
-        for (axis, &dim) in words[HEAD_WORDS..]
-            .chunks_exact_mut(AXIS_WORDS)
-            .zip(&of.dims)
-        {
-            axis.copy_from_slice(&[0, 1, dim, 0]);
-        }
-        words[HEAD_WORDS..][..3].copy_from_slice(&[start, step as u64, count]);
-        self.read_words(py, &words[..HEAD_WORDS + AXIS_WORDS * n], out)
+        let Some(shape) = ranges_of(key, &of.dims, &mut words[HEAD_WORDS..])? else {
+            return Ok(None);
+        };
+        let out = new.call1((PyTuple::new(py, shape)?,))?;
+        let words = &words[..HEAD_WORDS + AXIS_WORDS * n];
+        self.read_words(py, words, out.cast::<PyUntypedArray>()?)?;
+        Ok(Some(out))
     }
+}
+
+/// Write the ranges of a key to the words of the axes, and return the shape of its result.
+fn ranges_of(key: &Bound<'_, PyAny>, dims: &[u64], axes: &mut [u64]) -> PyResult<Option<Vec<u64>>> {
+    let several = key.cast_exact::<PyTuple>();
+    let n_items = match several {
+        Ok(items) => items.len(),
+        Err(_) => usize::from(!key.is(key.py().Ellipsis())),
+    };
+    if n_items > dims.len() {
+        return Ok(None);
+    }
+    let mut shape = Vec::with_capacity(dims.len());
+    for (number, (axis, &dim)) in axes.chunks_exact_mut(AXIS_WORDS).zip(dims).enumerate() {
+        let item = match several {
+            Ok(items) if number < n_items => Some(items.get_borrowed_item(number)?.to_owned()),
+            Err(_) if number < n_items => Some(key.clone()),
+            _ => None,
+        };
+        let Some(item) = item else {
+            axis.copy_from_slice(&[0, 1, dim, 0]);
+            shape.push(dim);
+            continue;
+        };
+        if let Ok(slice) = item.cast_exact::<PySlice>() {
+            let found = slice.indices(isize::try_from(dim)?)?;
+            let count = found.slicelength as u64;
+            axis.copy_from_slice(&[found.start as u64, found.step as u64, count, 0]);
+            shape.push(count);
+        } else {
+            let Some(index) = whole_number(&item) else {
+                return Ok(None);
+            };
+            let at = if index < 0 {
+                index.wrapping_add(dim as i64)
+            } else {
+                index
+            };
+            if at < 0 || at as u64 >= dim {
+                return Ok(None);
+            }
+            axis.copy_from_slice(&[at as u64, 1, 1, 0]);
+        }
+    }
+    Ok(if shape.contains(&0) {
+        None
+    } else {
+        Some(shape)
+    })
+}
+
+/// A number of Python, or an int64 of NumPy. Both have subclasses and relatives that mean other things.
+fn whole_number(item: &Bound<'_, PyAny>) -> Option<i64> {
+    let is_number = item.is_exact_instance_of::<PyInt>()
+        || item.get_type().is(dtype::<i64>(item.py()).typeobj());
+    is_number.then(|| item.extract().ok())?
 }
 
 impl LocalDataset {
