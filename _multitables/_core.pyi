@@ -379,7 +379,7 @@ class LocalDataset:
         Raises
         ------
         ReadFailed, ValueError, KeyboardInterrupt
-            As `read`; and whatever `new` raises.
+            As `read`; and the errors of `new`.
         """
 
 class ResultMemory:

@@ -250,7 +250,7 @@ def test_what_does_not_fit_is_refused(stored: Path) -> None:
     read_only.flags.writeable = False
     for out in (row[1:], row.astype("i8"), read_only, row.T, row.astype(object)):
         with pytest.raises(ValueError, match="out must"):
-            dataset.read_key(0, lambda _shape: out)
+            dataset.read_key(0, lambda _shape, out=out: out)
     with pytest.raises(ValueError, match="words"):
         dataset.read(b"7 bytes", row)
     with pytest.raises(TypeError):

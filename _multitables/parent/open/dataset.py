@@ -256,7 +256,7 @@ class Dataset(Object, Filtered, Sampled["SamplesView"]):
         return self._selected(key) if found is None else found
 
     def _box(self, key: Any, out: npt.NDArray[Any] | None = None) -> Any:
-        """Read numbers and slices, the short way; None: it is another selection, or fails."""
+        """Read a key of numbers and slices at once. None: it is another key, or that fails."""
         contents = self._handle.contents.get(self._key)
         if contents is None and self._shape is not None:
             contents = self._contents()
@@ -268,7 +268,7 @@ class Dataset(Object, Filtered, Sampled["SamplesView"]):
         except MemoryError:
             return None  # the general read says what is too large
         except _core.ReadFailed as failure:
-            # The long way tells why, or goes another. A store was asked often enough already.
+            # The general read says why, or finds another way. A store was asked often enough.
             if _core.ERROR_KINDS[failure.args[0]] == "store":
                 raise contents.error(failure) from None
             return None

@@ -121,7 +121,7 @@ class Contents:
         self._parts = {"": whole}
         self._reason = whole.reason
         self._like = whole.dtype, dims + whole.inner
-        #: What reads boxes, or None: they are decoded after it, or a library reads them.
+        #: Reads boxes. None: elements are decoded after it, or a library reads them.
         self.boxes: _core.LocalDataset | None = None
         if self._is_direct and dims and 0 not in dims + whole.inner:
             self.boxes = whole.core
