@@ -362,19 +362,19 @@ class LocalDataset:
     def read_key(
         self, key: object, new: Callable[[tuple[int, ...]], npt.NDArray[Any]]
     ) -> npt.NDArray[Any] | None:
-        """Read what a key of numbers and slices selects into what `new` returns, and return that.
+        """Read the selection of a key of numbers and slices into the array that `new` returns.
 
         Parameters
         ----------
         key : object
             As h5py takes it.
         new : callable
-            Is given the shape of the selected dims, without the axes that elements add.
+            Takes the shape of the selection, without the axes that elements add.
 
         Returns
         -------
         ndarray or None
-            None: it is another key, out of bounds, or selects nothing.
+            That array. None: the key is of another kind, out of bounds, or selects nothing.
 
         Raises
         ------

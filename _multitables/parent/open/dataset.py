@@ -256,7 +256,7 @@ class Dataset(Object, Filtered, Sampled["SamplesView"]):
         return self._selected(key) if found is None else found
 
     def _box(self, key: Any, out: npt.NDArray[Any] | None = None) -> Any:
-        """Read a key of numbers and slices at once. None: it is another key, or that fails."""
+        """Read a key of numbers and slices in one call. None: the key is another, or it fails."""
         contents = self._handle.contents.get(self._key)
         if contents is None and self._shape is not None:
             contents = self._contents()

@@ -128,10 +128,7 @@ class Contents:
 
     def room(self, shape: tuple[int, ...], out: Array | None = None) -> Array:
         """Return an array for elements of the dataset: `out`, if it is one."""
-        shape, dtype = shape + self._parts[""].inner, self._like[0]
-        if out is None or (out.shape, out.dtype) != (shape, dtype) or not out.flags.c_contiguous:
-            return new_array(shape, dtype)
-        return out
+        return new_array(shape + self._parts[""].inner, self._like[0], out)
 
     @property
     def is_elsewhere(self) -> bool:
@@ -218,9 +215,7 @@ class Contents:
         if runs and dtype is not None:
             n_bytes = sum(length for _, length in runs)
             slab = replace(slab, runs=runs, element_bytes=n_bytes, dtype=dtype)
-        like = (slab.shape, slab.dtype)
-        if out is None or rest or (out.shape, out.dtype) != like or not out.flags.c_contiguous:
-            out = new_array(*like)
+        out = new_array(slab.shape, slab.dtype, None if rest else out)
         part = self._part(slab.field)
         if out.nbytes and part.core is not None:
             from _multitables.wire.request_bytes import encode_hyperslab

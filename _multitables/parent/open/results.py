@@ -18,14 +18,18 @@ import numpy.typing as npt
 from _multitables import _core
 
 
-def new_array(shape: tuple[int, ...], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
-    """Return an array whose elements are to be written; objects are None.
+def new_array(
+    shape: tuple[int, ...], dtype: np.dtype[Any], out: npt.NDArray[Any] | None = None
+) -> npt.NDArray[Any]:
+    """Return an array whose elements are to be written: `out`, if it is alike; objects are None.
 
     Raises
     ------
     MemoryError
         It is larger than the memory that can be had.
     """
+    if out is not None and (out.shape, out.dtype) == (shape, dtype) and out.flags.c_contiguous:
+        return out
     n_bytes = math.prod(shape) * dtype.itemsize
     if n_bytes >= _core.ResultMemory.MIN_BYTES and not dtype.hasobject:
         with contextlib.suppress(OSError, OverflowError):  # then NumPy says why

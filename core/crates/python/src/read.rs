@@ -97,8 +97,8 @@ impl LocalDataset {
         self.read_words(py, &words, out)
     }
 
-    /// Read what a key of numbers and slices selects, as most do, into the array that `new` returns for
-    /// the shape of the selected dims. None: it is another key, or one of nothing.
+    /// Read the selection of a key of numbers and slices into the array that `new` returns for its shape.
+    /// None: the key is of another kind, out of bounds, or selects nothing.
     fn read_key<'py>(
         &self,
         key: &Bound<'py, PyAny>,
@@ -172,7 +172,7 @@ fn ranges_of(key: &Bound<'_, PyAny>, dims: &[u64], axes: &mut [u64]) -> PyResult
     })
 }
 
-/// A number of Python, or an int64 of NumPy. Both have subclasses and relatives that mean other things.
+/// A number of Python, or an int64 of NumPy. Subclasses mean other things: a boolean is a mask.
 fn whole_number(item: &Bound<'_, PyAny>) -> Option<i64> {
     let is_number = item.is_exact_instance_of::<PyInt>()
         || item.get_type().is(dtype::<i64>(item.py()).typeobj());
