@@ -219,3 +219,10 @@ __all__ = [
     "set_reader_command",
     "versions",
 ]
+
+if __name__ == "__main__":
+    import sys
+
+    from _multitables.command.program import main
+
+    sys.exit(main())

@@ -223,6 +223,7 @@
 #       dataset.py           the public `Dataset` of `multitables.open`: h5py's names
 #       dataset_id.py        how a dataset is stored, as h5py's ``dataset.id`` says it: its chunks
 #       dimensions.py        the axes of a dataset
+#       facts.py             what a dataset is in a few values
 #       file.py              `multitables.open`, and the file that it gives
 #       filters.py           the filters of a dataset in h5py's words
 #       group.py             groups: a mapping from names to objects, and ways through what is below
@@ -267,6 +268,15 @@
 #     tf_tensors.py          the public tf_dataset
 #     netcdf.py              groups of a file as netCDF-4 has them
 #     xarray_engine.py       xarray's engine "multitables": these as datasets of xarray
+#   command/                 the command `multitables`, over the face
+#     program.py             sub-commands, and how it ends
+#     names.py               which files the words of a command line name
+#     output.py              records as lines: JSON, or text in columns
+#     listing.py             `tree` and `ls`
+#     one_dataset.py         `info` and `head`
+#     advice.py              what would let a dataset be read faster
+#     indexing.py            `index`
+#     bench.py               `bench`: a stream beside a loop over h5py
 #   reader/                  runs only in a reader process
 #     __main__.py            hands the control socket to the core
 #     fallback.py            what the core does not decode, through h5py or PyTables

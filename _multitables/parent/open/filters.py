@@ -3,14 +3,19 @@
 Law
 ---
 1. What the core says of a pipeline in, h5py's values out.
+2. Who reads a dataset follows from its filters and its type: its index says it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from _multitables.filter_names import name_of
+
+if TYPE_CHECKING:
+    from _multitables.index.opened.open_files import Place
+    from _multitables.parent.open.handle import Handle
 
 #: id, flags, values and name of one filter, in the order of writing.
 Filter = tuple[int, int, tuple[int, ...], bytes]
@@ -55,9 +60,11 @@ def compression(found: dict[str, Any]) -> str | None:
 
 
 class Filtered:
-    """What a dataset says of its filters."""
+    """What a dataset says of its filters, and of who can undo them."""
 
     __slots__ = ()
+    _handle: Handle
+    _place: Place
 
     @property
     def _pipeline(self) -> Sequence[Filter]:
@@ -107,3 +114,19 @@ class Filtered:
         """Bits of whole numbers (0: chosen by HDF5), or decimal places of floats, or None."""
         found = self.filters.get("scaleoffset")
         return None if found is None else int(found[1])
+
+    @property
+    def why_library(self) -> str:
+        """Why streams and requests of it need an HDF5 library; "" where the core reads it.
+
+        Raises
+        ------
+        UnsupportedDatasetError
+            It has no rows that can be streamed, as a scalar. Indexing reads it.
+        """
+        from _multitables.index.types.plugins import READERS_FILTERS
+
+        source, place = self._handle.shared.source, self._place
+        ragged = source.variable(place)
+        index = ragged[0] if ragged else source.index_at(place)
+        return index.why_library(READERS_FILTERS)

@@ -1,0 +1,1 @@
+"""The command `multitables`: a file seen from a shell."""
