@@ -5,7 +5,7 @@ Law
 1. Both read the same rows in blocks of one size, from opening the file to the last row, and nothing
    else is done with them. Rounds alternate, who begins changes, and medians count.
 2. The rows are compared before anything is timed: bytes that differ are an error.
-3. What the page cache had is looked up before each round, and reported.
+3. What the page cache had of the rows is looked up before each round, and reported.
 4. Rows are as many as h5py reads in a round; a round has its share of the seconds.
 """
 
@@ -18,7 +18,7 @@ import math
 import os
 import statistics
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,9 +32,9 @@ from _multitables.parent.open.facts import read_by
 ROUNDS = 3
 #: The least bytes of a block: no loop should pay for tiny ones.
 BLOCK_BYTES = 256 << 10
-#: Places of a file that are looked for in the page cache.
+#: Places of the rows that are looked for in the page cache.
 LOOKS = 256
-#: Below or above these parts a file counts as cold or warm.
+#: Below or above these parts the rows count as cold or warm.
 COLD, WARM = 0.01, 0.99
 #: With shorter rounds, to open and to start is a good part of them.
 SHORT_SECONDS = 0.1
@@ -101,6 +101,7 @@ def records(arguments: argparse.Namespace) -> Iterator[Record]:
     case, record = _case(arguments)
     seconds = arguments.seconds / (2 * ROUNDS + 2)
     rows, is_compared, why_alone = _compared(case, seconds)
+    places = _places(case, rows)
     readers: dict[str, Callable[[int], Blocks]] = {OURS: case.ours}
     if not why_alone:
         readers = {H5PY: case.h5py, OURS: case.ours}
@@ -110,7 +111,7 @@ def records(arguments: argparse.Namespace) -> Iterator[Record]:
         for name in list(readers)[:: 1 if number % 2 else -1]:
             if arguments.cold:
                 _drop(case.file)
-            states.append(_cached(case.file))
+            states.append(_cached(case.file, places))
             begin = time.perf_counter()
             for _ in readers[name](rows):
                 pass
@@ -250,13 +251,32 @@ def _drop(name: str) -> None:
         os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 
 
-def _cached(name: str) -> float | None:
+def _places(case: Case, rows: int) -> list[int]:
+    """Return some offsets in the file at which the rows are stored."""
+    offsets: list[int] = []
+
+    def see(chunk: Any) -> bool | None:
+        if chunk.chunk_offset[0] >= rows:
+            return True
+        offsets.append(chunk.byte_offset)
+        return None
+
+    with multitables.open(case.file, storage_options=case.storage_options) as file:
+        found = file[case.path]
+        begin = found.id.get_offset()
+        if found.chunks:
+            found.id.chunk_iter(see)
+        elif begin is not None:
+            n_bytes = found.id.get_storage_size() * rows // len(found)
+            offsets += range(begin, begin + n_bytes, max(1, n_bytes // LOOKS))
+    return offsets[:: max(1, len(offsets) // LOOKS)]
+
+
+def _cached(name: str, places: Sequence[int]) -> float | None:
     """Return which part of some places of a file the page cache has; None: it is not known."""
     byte = bytearray(1)
     try:
         with open(name, "rb") as file:
-            n_bytes = os.fstat(file.fileno()).st_size
-            places = range(0, n_bytes, max(1, n_bytes // LOOKS))
             return statistics.mean(_has(file.fileno(), byte, at) for at in places)
     except (OSError, AttributeError, statistics.StatisticsError):
         return None
