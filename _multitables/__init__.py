@@ -150,6 +150,7 @@
 #     start_blocks.py        what is asked for -> a stream of whichever kind
 #     dependents.py          what ends with an object that has given it out
 #     titles.py              what a stream is of, in the words of a repr
+#     notebook.py            HTML of what a repr says, for notebooks
 #     readers/               reader processes
 #       process.py           the only file that starts and signals processes
 #       supervisor.py        starts, watches, replaces and stops readers
@@ -234,6 +235,7 @@
 #       library.py           what only an HDF5 library can read, read in a process of its own
 #       links.py             what links say: a path here, a path in another file, or an object
 #       mapping.py           mappings by name, and views of them, that behave as h5py's
+#       notebook.py          files, groups and datasets in notebooks
 #       objects.py           what groups, datasets and named types have in common
 #       properties.py        what a dataset was created with
 #       read.py              `multitables.read`: one selection of one dataset, in one call

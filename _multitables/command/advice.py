@@ -12,7 +12,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from _multitables.command.output import size
+from _multitables.parent.titles import size
 
 #: Smaller chunks (decoded) cost more to find and to begin than to decode.
 SMALL_CHUNK_BYTES = 16 << 10

@@ -26,8 +26,9 @@ import numpy.typing as npt
 
 import multitables
 from _multitables.command.names import add_storage, title
-from _multitables.command.output import Record, columns, printable, size
+from _multitables.command.output import Record, columns
 from _multitables.parent.open.facts import read_by
+from _multitables.parent.titles import printable, size
 
 ROUNDS = 3
 #: The least bytes of a block: no loop should pay for tiny ones.

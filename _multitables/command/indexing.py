@@ -13,7 +13,8 @@ from collections.abc import Iterable, Iterator
 
 import multitables
 from _multitables.command.names import add_storage, named, title
-from _multitables.command.output import Record, printable
+from _multitables.command.output import Record
+from _multitables.parent.titles import printable
 
 MANIFEST = ".mtidx"
 

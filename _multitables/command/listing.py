@@ -16,9 +16,10 @@ from typing import Any
 
 import multitables
 from _multitables.command.names import add_storage, named, title
-from _multitables.command.output import Record, columns, of_decoded, printable, shortened, size
+from _multitables.command.output import Record, columns, of_decoded, shortened
 from _multitables.parent.open.facts import facts, read_by
 from _multitables.parent.open.links import ExternalLink, HardLink, SoftLink
+from _multitables.parent.titles import printable, size
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

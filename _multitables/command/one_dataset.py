@@ -20,8 +20,9 @@ import numpy as np
 import multitables
 from _multitables.command.advice import Storage, advice
 from _multitables.command.names import add_storage, title
-from _multitables.command.output import Record, columns, of_decoded, plain, printable, size
+from _multitables.command.output import Record, columns, of_decoded, plain
 from _multitables.parent.open.facts import chunk_bytes, facts, read_by
+from _multitables.parent.titles import printable, size
 
 #: Filters that make nothing smaller: shuffle and fletcher32.
 PREPARE = {2, 3}

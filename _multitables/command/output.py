@@ -4,8 +4,7 @@ Law
 ---
 1. A record is a dict whose values are Python's and NumPy's; both outputs are made of it.
 2. JSON is one object a line. Numbers that JSON lacks are texts: "nan", "inf", "-inf".
-3. Names of a file may hold anything: what a terminal would obey is escaped.
-4. Lines come while the file is read: the first rows decide how wide columns are at least.
+3. Lines come while the file is read: the first rows decide how wide columns are at least.
 """
 
 from __future__ import annotations
@@ -17,6 +16,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+
+from _multitables.parent.titles import printable, size
 
 Record = dict[str, Any]
 #: Rows that are looked at before the first is printed.
@@ -51,13 +52,6 @@ def plain(value: Any) -> Any:
     return str(value).encode("utf-8", "backslashreplace").decode()
 
 
-def printable(text: object) -> str:
-    """Return a text in one line, without what a terminal would obey."""
-    return "".join(
-        one if one.isprintable() else one.encode("unicode_escape").decode() for one in str(text)
-    )
-
-
 def columns(rows: Iterable[Sequence[str]]) -> Iterator[str]:
     """Yield rows of cells as lines whose cells begin below each other."""
     left, widths = iter(rows), [0]
@@ -69,15 +63,6 @@ def columns(rows: Iterable[Sequence[str]]) -> Iterator[str]:
         for row in some:
             cells = zip(row, widths, strict=False)
             yield "  ".join(cell.ljust(width) for cell, width in cells).rstrip()
-
-
-def size(n_bytes: float) -> str:
-    """Return a number of bytes with its unit: ``16.4 MB``."""
-    for unit in ("B", "kB", "MB", "GB", "TB"):
-        if n_bytes < 1000 or unit == "TB":
-            break
-        n_bytes /= 1000
-    return f"{n_bytes:.0f} {unit}" if unit == "B" else f"{n_bytes:.3g} {unit}"
 
 
 def of_decoded(stored: int, decoded: int | None) -> str:

@@ -20,7 +20,8 @@ from typing import Any, NamedTuple
 
 import multitables
 from _multitables.command import bench, indexing, listing, one_dataset
-from _multitables.command.output import Record, json_line, printable
+from _multitables.command.output import Record, json_line
+from _multitables.parent.titles import printable
 
 EXPLAIN = "explain"
 INTERRUPTED = 130

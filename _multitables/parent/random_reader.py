@@ -18,6 +18,7 @@ from _multitables import _core, options
 from _multitables.index.files.name import Filename
 from _multitables.index.joined.kept_source import KeptSource
 from _multitables.index.versions.version import VersionKey
+from _multitables.parent.notebook import InNotebooks
 from _multitables.parent.ragged.sample_keys import SampleKeys
 from _multitables.parent.random.dataset import ArrayDataset, TableDataset, VLArrayDataset
 from _multitables.parent.random.dataset_handle import DatasetHandle, open_dataset
@@ -39,7 +40,7 @@ _KINDS: dict[str, type[TableDataset | ArrayDataset | VLArrayDataset]] = {
 }
 
 
-class Reader:
+class Reader(InNotebooks):
     """Reads chosen rows and parts of HDF5 datasets, through reader processes or threads.
 
     Parameters

@@ -21,6 +21,7 @@ from _multitables.index.versions.version import VersionKey, VersionKeys
 from _multitables.options import check_any_version, checked
 from _multitables.parent.dependents import Dependents
 from _multitables.parent.file_loaders import FileLoaders
+from _multitables.parent.notebook import InNotebooks
 from _multitables.parent.start_blocks import start_blocks
 from _multitables.parent.stream.stream_queue import StreamQueue
 from _multitables.parent.titles import count, file_title
@@ -29,7 +30,7 @@ from _multitables.plan.reader_options import StreamerOptions, stream_options
 from _multitables.tree import Paths, structure_of
 
 
-class Streamer(FileLoaders):
+class Streamer(FileLoaders, InNotebooks):
     """Streams datasets of one HDF5 file, or of several, through reader processes.
 
     Parameters

@@ -1,4 +1,4 @@
-"""What a stream is of, in the few words of a `repr`.
+"""What a stream is of, in the few words of a `repr`; and the words of notebooks and the command.
 
 Law
 ---
@@ -34,3 +34,19 @@ def count(number: int, noun: str) -> str:
     """Return ``1 block`` or ``2 blocks``, and ``2 batches``."""
     plural = "es" if noun.endswith("h") else "s"
     return f"{number} {noun}{'' if number == 1 else plural}"
+
+
+def printable(text: object) -> str:
+    """Return a text in one line; what a terminal would obey is escaped."""
+    return "".join(
+        one if one.isprintable() else one.encode("unicode_escape").decode() for one in str(text)
+    )
+
+
+def size(n_bytes: float) -> str:
+    """Return a number of bytes with its unit: ``16.4 MB``."""
+    for unit in ("B", "kB", "MB", "GB", "TB"):
+        if n_bytes < 1000 or unit == "TB":
+            break
+        n_bytes /= 1000
+    return f"{n_bytes:.0f} {unit}" if unit == "B" else f"{n_bytes:.3g} {unit}"

@@ -17,6 +17,7 @@ from _multitables.index.versions.diff import differing_rows
 from _multitables.index.versions.sources import of_version, whole_history
 from _multitables.index.versions.version import Version, VersionKey
 from _multitables.options import check_version
+from _multitables.parent.notebook import InNotebooks
 from _multitables.parent.titles import count, file_title
 from _multitables.remote.options import StorageOptions
 
@@ -58,7 +59,7 @@ def versions(
     return Versions(filename, storage_options, links)
 
 
-class Versions(Mapping[str, Version]):
+class Versions(Mapping[str, Version], InNotebooks):
     """The versions of a file, as they were when it was made; by `multitables.versions`.
 
     Names are in the order of the history: each version comes after the one that it was made from,

@@ -24,7 +24,8 @@ from processes import environment
 
 import multitables
 from _multitables.command import advice, bench, program
-from _multitables.command.output import columns, plain, size
+from _multitables.command.output import columns, plain
+from _multitables.parent.titles import size
 
 HOSTILE = "<b>\x1b[31m&\"'\n"
 ONE = {"info": ["/images"], "head": ["/images"], "bench": ["/images", "--seconds", "0.2"]}

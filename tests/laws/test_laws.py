@@ -47,6 +47,7 @@ LEVELS = {
     "wire": 5,
     "parent.dependents": 5,
     "parent.titles": 5,
+    "parent.notebook": 6,
     "parent.readers": 6,
     "parent.stream": 7,
     "parent.random": 7,

@@ -21,6 +21,7 @@ from typing import Any
 
 from _multitables.errors import CorruptChunkError
 from _multitables.parent.batches.unit import Run, Unit
+from _multitables.parent.notebook import InNotebooks
 from _multitables.parent.readers.error_report import skipped
 from _multitables.parent.stream.stream_queue import StreamQueue
 from _multitables.parent.titles import count
@@ -72,7 +73,7 @@ class Bookmark:
     is_closed: bool = False
 
 
-class Iteration(Iterator[Any]):
+class Iteration(Iterator[Any], InNotebooks):
     """One iteration of a loader: yields batches or items, and ends its readers when it is left."""
 
     def __init__(self, unit: Unit, start: Position, bookmark: Bookmark) -> None:

@@ -19,6 +19,7 @@ from _multitables.options import check_number
 from _multitables.parent.batches.iteration import NEVER, Bookmark, Iteration, Progress
 from _multitables.parent.batches.unit import Unit
 from _multitables.parent.dependents import Dependents
+from _multitables.parent.notebook import InNotebooks
 from _multitables.parent.readers.reader_pool import ReaderPool
 from _multitables.parent.titles import count
 from _multitables.plan.checkpoint import Position
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 
-class Loader:
+class Loader(InNotebooks):
     """The base of everything with epochs: iterations, states, ranks, statistics and an end.
 
     Iterating goes through `epochs` epochs, from `epoch` on; the next iteration goes on after

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from _multitables.errors import CorruptChunkError, MultitablesError
+from _multitables.parent.notebook import InNotebooks
 from _multitables.parent.ragged.ragged_block import RaggedBlock
 from _multitables.parent.titles import count
 from _multitables.tree import NamedArrays
@@ -38,7 +39,7 @@ class Scales(dict[str, Any]):
         return Scales, (dict(self), self.missing)
 
 
-class Item(NamedArrays):
+class Item(NamedArrays, InNotebooks):
     """One item of a `Collection`: a mapping from names to the arrays of its datasets.
 
     Arrays are views of shared memory: valid and unchanged as long as any of them is held. Each

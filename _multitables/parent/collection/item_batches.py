@@ -20,13 +20,14 @@ from _multitables.parent.batches.iteration import Iteration
 from _multitables.parent.batches.loader import Changed, Loader
 from _multitables.parent.collection.item import Item
 from _multitables.parent.collection.item_unit import ItemUnit
+from _multitables.parent.notebook import InNotebooks
 from _multitables.plan.checkpoint import Position
 from _multitables.plan.item_batches import bucketed
 from _multitables.plan.reader_options import ItemBatchOptions
 from _multitables.tree import NamedArrays
 
 
-class ItemBatch(NamedArrays):
+class ItemBatch(NamedArrays, InNotebooks):
     """Several items as one array for each dataset; made by `Collection.to_batches`.
 
     A mapping from names to arrays of shape (items, longest, ...), padded behind each item's rows.

@@ -15,12 +15,13 @@ import numpy as np
 import numpy.typing as npt
 
 from _multitables.errors import MissingLibraryError, UnsupportedDatasetError
+from _multitables.parent.notebook import InNotebooks
 from _multitables.tree import NamedArrays
 
 I64 = npt.NDArray[np.int64]
 
 
-class GroupBlock(NamedArrays):
+class GroupBlock(NamedArrays, InNotebooks):
     """The rows that one group has in a block: a mapping from columns to arrays of equal length.
 
     ``index`` are the columns of the index, a dict of arrays with an element for each of its values.
@@ -90,7 +91,7 @@ class GroupBlock(NamedArrays):
         return pl.from_arrow(self.to_arrow())
 
 
-class ColumnsBlock(NamedArrays):
+class ColumnsBlock(NamedArrays, InNotebooks):
     """The same values of the index in several groups: a mapping from groups to `GroupBlock`.
 
     ``index`` is that of each group; their ``offsets`` differ.

@@ -2,7 +2,8 @@
 
 Law
 ---
-1. Public names of datasets alone; of elements nothing is read.
+1. Public names of datasets alone, which are `Any` here: they show themselves by this. Of elements
+   nothing is read.
 2. What the library refuses is a value, too: `happened` of the error, under "error".
 """
 
@@ -18,13 +19,11 @@ from _multitables.filter_names import NAMES
 if TYPE_CHECKING:
     import numpy as np
 
-    from _multitables.parent.open.dataset import Dataset
-
 #: What blosc calls its compressors, by their numbers.
 CODECS = ("blosclz", "lz4", "lz4hc", "snappy", "zlib", "zstd")
 
 
-def facts(dataset: Dataset) -> dict[str, Any]:
+def facts(dataset: Any) -> dict[str, Any]:
     """Return the type, extents, chunks, filters and bytes; "error": what cannot be known, and why.
 
     Where the file has no chunks, or elements no size, it is None.
@@ -49,7 +48,7 @@ def type_name(dtype: np.dtype[Any]) -> str:
     return "reference" if "ref" in more else str(dtype)
 
 
-def filters(dataset: Dataset) -> list[str]:
+def filters(dataset: Any) -> list[str]:
     """Return the filters by their names, with the level of deflate and the codec of blosc."""
     found = zip(dataset.filter_ids, dataset.filter_names, dataset.filters.values(), strict=True)
     return [_filter(*one) for one in found]
@@ -64,12 +63,12 @@ def _filter(number: int, stored: str, values: Any) -> str:
     return name
 
 
-def chunk_bytes(dataset: Dataset) -> int:
+def chunk_bytes(dataset: Any) -> int:
     """Return the decoded bytes of one chunk, 0 without chunks."""
     return math.prod(dataset.chunks) * dataset.dtype.itemsize if dataset.chunks else 0
 
 
-def read_by(dataset: Dataset) -> tuple[str, str]:
+def read_by(dataset: Any) -> tuple[str, str]:
     """Return who reads it in streams, and why it is not the core.
 
     "core"; "library": an HDF5 library, in the readers; "indexing": no stream reads it, `open` does.

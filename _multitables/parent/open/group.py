@@ -25,10 +25,13 @@ from _multitables.parent.open.handle import CLASSES, Handle
 from _multitables.parent.open.mapping import Names, encoded, text
 from _multitables.parent.open.objects import Object, joined, shown
 from _multitables.parent.open.read_only import GROUP, refused, writes
-from _multitables.parent.open.visits import links_below, objects_below
+from _multitables.parent.open.visits import links_below, objects_below, paths_below
 
 if TYPE_CHECKING:
     from _multitables.parent.open.ids import GroupId
+
+#: Paths that are completed in a shell or a notebook.
+COMPLETIONS = 1000
 
 
 @writes(*GROUP)
@@ -343,6 +346,12 @@ class Group(Object, Names):
                     yield from found._matching(parts[1:])
                 elif found is not None and not parts[1:]:
                     yield found
+
+    def _ipython_key_completions_(self) -> list[Any]:
+        """Return paths below, the nearest first."""
+        self._handle.shared  # noqa: B018
+        paths = itertools.islice(paths_below(self._place), COMPLETIONS)
+        return [path for path in map(text, paths) if isinstance(path, str)]
 
     def __repr__(self) -> str:
         if not self:

@@ -110,6 +110,11 @@ class Object(AsH5py):
             return '("anonymous")'
         return f'"{posixpath.basename(shown(self.name)) or "/"}"'
 
+    def _repr_html_(self) -> str:
+        from _multitables.parent.open.notebook import html
+
+        return html(self)
+
     def __bool__(self) -> bool:
         return self._handle.is_open
 

@@ -8,6 +8,7 @@ Law
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -55,6 +56,21 @@ def links_below(
                 break
         else:
             levels.pop()
+
+
+def paths_below(group: Place) -> Iterator[bytes]:
+    """Yield the path of each link below a group, those of a level before those of the next."""
+    waiting, seen = deque([(b"", group)]), {group.offset}
+    while waiting:
+        before, place = waiting.popleft()
+        for link in prefetched(place.file, sorted_links(place), _offset):
+            path = before + link[0]
+            yield path
+            if link[2] == "hard" and link[3] not in seen:
+                below = Place(place.file, link[3], group.path)
+                if below.ask("kind") == "group":
+                    seen.add(link[3])
+                    waiting.append((path + b"/", below))
 
 
 def _offset(link: Link) -> int:

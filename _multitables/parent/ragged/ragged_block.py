@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from _multitables.errors import MissingLibraryError, OptionsError
+from _multitables.parent.notebook import InNotebooks
 from _multitables.tree import map_arrays, native
 
 Array = npt.NDArray[Any]
@@ -27,7 +28,7 @@ LAYOUTS = (None, "jagged", "sparse_csr")
 
 
 @dataclass(frozen=True, eq=False)
-class RaggedBlock:
+class RaggedBlock(InNotebooks):
     """Rows of different lengths; what streams and batches of ragged data deliver.
 
     Row ``i`` has the elements ``offsets[i]:offsets[i + 1]``. A block can be indexed with a row's

@@ -15,6 +15,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from _multitables.parent.notebook import InNotebooks
 from _multitables.parent.random.stage import Stage, StagePool, shape_elements
 from _multitables.plan.sampled import Sampled
 from _multitables.plan.samples import Sample
@@ -39,7 +40,7 @@ class SampleKeys(Protocol):
 _KEPT_AS_IS = frozenset({int, slice, str})
 
 
-class Dataset:
+class Dataset(InNotebooks):
     """What all datasets of a `Reader` have; made by `Reader.get_dataset`."""
 
     def __init__(

@@ -20,6 +20,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from _multitables.errors import ClosedError, MultitablesError, QueueClosed, StalledError
+from _multitables.parent.notebook import InNotebooks
 from _multitables.parent.stream.block_source import BlockSource
 from _multitables.parent.stream.ring_blocks import RingBlocks
 from _multitables.parent.titles import count
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 
-class StreamQueue:
+class StreamQueue(InNotebooks):
     """Blocks of one stream, in order; made by `Streamer.get_queue`.
 
     Every block goes to exactly one caller, from whichever thread.
