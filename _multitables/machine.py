@@ -39,11 +39,7 @@ _command: list[str] = []
 
 def available_cores() -> int:
     """Cores that this process may use: its own, or what quotas allow where that is less."""
-    try:
-        cores = len(os.sched_getaffinity(0))
-    except OSError:  # a sandbox refuses it
-        cores = os.cpu_count() or 1
-    return max(1, min(cores, _core.cpu_quota() or cores))
+    return _core.available_cores()
 
 
 def available_bytes() -> int:

@@ -15,7 +15,7 @@ import h5py
 import pytest
 from processes import run_script
 
-from _multitables import _core, machine
+from _multitables import machine
 
 MIB = 1 << 20
 LIMIT = 300 * MIB
@@ -52,6 +52,22 @@ with multitables.Reader(path, n_procs=1) as reader:
 with streamer.get_batches("/x", 100, shuffle="full", n_procs=1) as batches:
     attempt(lambda: next(iter(batches)))
 """
+#: Where groups of cores are, the file with a quota, and that of one and a half.
+QUOTAS = {
+    "/sys/fs/cgroup/cpu": ("cpu.cfs_quota_us", "150000"),
+    "/sys/fs/cgroup": ("cpu.max", "150000 100000"),
+}
+CORES = """
+import os, sys
+folder, *cores = sys.argv[1:]
+if folder:
+    with open(folder + "/cgroup.procs", "w") as file:
+        file.write(str(os.getpid()))
+else:
+    os.sched_setaffinity(0, set(map(int, cores)))
+from _multitables import machine
+print(machine.available_cores())
+"""
 
 
 @pytest.fixture
@@ -81,11 +97,37 @@ def test_a_shortage_in_a_group_is_an_error(group: str, tmp_path: Path) -> None:
     assert said == ["OptionsError", "SharedMemoryError", "SharedMemoryError", "True", "data"]
 
 
-def test_quotas_are_fewer_cores(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(os, "sched_getaffinity", lambda _: range(8))
-    for quota, cores in ((0, 8), (3, 3), (16, 8)):
-        monkeypatch.setattr(_core, "cpu_quota", lambda quota=quota: quota)
-        assert machine.available_cores() == cores
+def test_cores_are_those_that_the_process_may_use() -> None:
+    assert machine.available_cores() <= len(os.sched_getaffinity(0))
+    done = run_script(CORES, "", min(os.sched_getaffinity(0)))
+    assert done.stdout == "1\n", done.stderr
+
+
+@pytest.fixture
+def quota_group() -> Iterator[str]:
+    """The folder of a group without a quota, in one that may use a core and a half."""
+    for place, (name, value) in QUOTAS.items():
+        outer = Path(place, f"multitables-{os.getpid()}")
+        with contextlib.suppress(OSError):
+            outer.mkdir()
+            try:
+                (outer / name).write_text(value, encoding="ascii")
+                (outer / "inner").mkdir()
+                try:
+                    yield str(outer / "inner")
+                    return
+                finally:
+                    (outer / "inner").rmdir()
+            finally:
+                outer.rmdir()
+    pytest.skip("no control group with a quota can be made here")
+
+
+def test_the_quota_of_a_group_above_is_fewer_cores(quota_group: str) -> None:
+    if len(os.sched_getaffinity(0)) < 2:
+        pytest.skip("there is one core here, and no quota makes it less")
+    done = run_script(CORES, quota_group)
+    assert done.stdout == "1\n", done.stderr
 
 
 def test_what_is_left_to_others_leaves_something(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -476,9 +476,7 @@ def test_the_reader_program_explains_itself() -> None:
 
 @for_each(sorted(NAMES))
 def test_one_home_of_defaults(module: str) -> None:
-    """Limits are named in options.py; only machine.py asks how many cores there are."""
-    if module == "_multitables.machine":
-        return
+    """Limits are named in options.py; the core says how many cores there are."""
     assert "cpu_count" not in NAMES[module].read_text(encoding="utf-8")
 
 

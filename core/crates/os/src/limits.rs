@@ -9,13 +9,18 @@
 //! 3. Memory that a group gives is its limit less what it uses, but for the page cache, which gives
 //!    way. Nobody can ask a group for memory and be refused: past its limit the kernel kills. So
 //!    this is a look, and others may take the memory a moment later.
+//! 4. Cores are the standard library's to count, which knows affinity and quotas; of memory it knows
+//!    nothing.
 
 use crate::clock::now_ns;
 use std::fs::read_to_string;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
+use std::thread::available_parallelism;
 
+/// What version 1 calls the controller.
+const MEMORY: &str = "memory";
 /// More than any machine has; version 1 says something like it where there is no limit.
 const NO_LIMIT: u64 = 1 << 62;
 /// What files and streams ask for when they are opened is looked up once in this time.
@@ -77,23 +82,17 @@ pub fn spare_bytes() -> u64 {
 
 fn least(of: impl Fn(&Memory) -> u64) -> u64 {
     let root = Path::new("/");
-    let groups = groups(root, "memory").into_iter();
+    let groups = groups(root).into_iter();
     let all = groups.filter_map(|(folder, version)| of_group(&folder, version));
     let all = machine(root).into_iter().chain(all);
     all.map(|memory| of(&memory)).min().unwrap_or(NO_LIMIT)
 }
 
-/// CPUs that the quotas of all groups allow, or allowed within the last second; a part of one counts
-/// as one. 0: there is no quota.
-pub fn cpu_quota() -> u64 {
+/// Cores that this process may use, or might within the last second: its own, or what the quotas of
+/// all its groups allow where that is less.
+pub fn cores() -> u64 {
     static KEPT: Kept = Kept::new();
-    KEPT.value(|| quota(Path::new("/")))
-}
-
-fn quota(root: &Path) -> u64 {
-    let groups = groups(root, "cpu").into_iter();
-    let quotas = groups.filter_map(|(folder, _)| quota_of(&folder));
-    quotas.min().unwrap_or(0)
+    KEPT.value(|| available_parallelism().map_or(1, |cores| cores.get() as u64))
 }
 
 /// A number that is looked up once in a while.
@@ -157,26 +156,12 @@ fn of_group(folder: &Path, version: &Version) -> Option<Memory> {
     })
 }
 
-fn quota_of(folder: &Path) -> Option<u64> {
-    let (quota, period) = match read_to_string(folder.join("cpu.max")) {
-        Ok(text) => {
-            let (quota, period) = text.trim().split_once(' ')?;
-            (quota.parse::<u64>().ok()?, period.parse::<u64>().ok()?)
-        }
-        Err(_) => (
-            read_number(&folder.join("cpu.cfs_quota_us"))?, // -1, which is no number, without one
-            read_number(&folder.join("cpu.cfs_period_us"))?,
-        ),
-    };
-    (period > 0).then(|| quota.div_ceil(period).max(1))
-}
-
 fn read_number(file: &Path) -> Option<u64> {
     read_to_string(file).ok()?.trim().parse().ok()
 }
 
-/// The folders of this process' groups that have a controller, each with its parents.
-fn groups(root: &Path, controller: &str) -> Vec<(PathBuf, &'static Version)> {
+/// The folders of this process' groups of memory, each with its parents.
+fn groups(root: &Path) -> Vec<(PathBuf, &'static Version)> {
     let own = read_to_string(root.join("proc/self/cgroup")).unwrap_or_default();
     let mounts = read_to_string(root.join("proc/self/mountinfo")).unwrap_or_default();
     let mut found = Vec::new();
@@ -187,13 +172,10 @@ fn groups(root: &Path, controller: &str) -> Vec<(PathBuf, &'static Version)> {
         };
         let (kind, version) = match controllers {
             "" => ("cgroup2", &VERSION_2),
-            _ if controllers.split(',').any(|one| one == controller) => ("cgroup", &VERSION_1),
+            _ if controllers.split(',').any(|one| one == MEMORY) => ("cgroup", &VERSION_1),
             _ => continue,
         };
-        for (shown, at) in mounts
-            .lines()
-            .filter_map(|line| mount(line, kind, controller))
-        {
+        for (shown, at) in mounts.lines().filter_map(|line| mount(line, kind)) {
             // A container sees its own group at the mount, under a name that it may not have there.
             let below = Path::new(group)
                 .strip_prefix(shown)
@@ -208,18 +190,18 @@ fn groups(root: &Path, controller: &str) -> Vec<(PathBuf, &'static Version)> {
     }
     if found.is_empty() {
         let usual = inside(root, "/sys/fs/cgroup");
-        found.extend([(usual.join(controller), &VERSION_1), (usual, &VERSION_2)]);
+        found.extend([(usual.join(MEMORY), &VERSION_1), (usual, &VERSION_2)]);
     }
     found
 }
 
 /// Of a line of mountinfo: which group is shown, and where; if it is a mount of this kind.
-fn mount<'a>(line: &'a str, kind: &str, controller: &str) -> Option<(&'a str, &'a str)> {
+fn mount<'a>(line: &'a str, kind: &str) -> Option<(&'a str, &'a str)> {
     let (place, system) = line.split_once(" - ")?;
     let mut system = system.split(' ');
     let is_kind = system.next()? == kind;
     let options = system.nth(1).unwrap_or("");
-    let has_it = kind == "cgroup2" || options.split(',').any(|one| one == controller);
+    let has_it = kind == "cgroup2" || options.split(',').any(|one| one == MEMORY);
     let mut place = place.split(' ').skip(3);
     (is_kind && has_it).then_some((place.next()?, place.next()?))
 }
@@ -252,7 +234,7 @@ mod tests {
     }
 
     fn memory(root: &Path) -> Vec<(u64, u64)> {
-        let groups = groups(root, "memory");
+        let groups = groups(root);
         let found = groups
             .iter()
             .filter_map(|(folder, version)| of_group(folder, version));
@@ -278,12 +260,9 @@ mod tests {
                 "sys/fs/cgroup/slurm/job/memory.stat",
                 "anon 400\nfile 300\ninactive_file 150\nactive_file 50\nslab_reclaimable 1\n",
             ),
-            ("sys/fs/cgroup/slurm/job/cpu.max", "150000 100000\n"),
-            ("sys/fs/cgroup/slurm/job/step/cpu.max", "max 100000\n"),
         ];
         with_files(&files, |root| {
-            assert_eq!(memory(root), [(800, 900), (501, 1000)]);
-            assert_eq!(quota(root), 2);
+            assert_eq!(memory(root), [(800, 900), (501, 1000)])
         });
     }
 
@@ -310,14 +289,8 @@ mod tests {
                 "sys/fs/cgroup/memory/job/memory.limit_in_bytes",
                 "9223372036854771712\n",
             ),
-            ("sys/fs/cgroup/cpu,cpuacct/job/cpu.cfs_quota_us", "-1\n"),
-            ("sys/fs/cgroup/cpu,cpuacct/cpu.cfs_quota_us", "50000\n"),
-            ("sys/fs/cgroup/cpu,cpuacct/cpu.cfs_period_us", "100000\n"),
         ];
-        with_files(&files, |root| {
-            assert_eq!(memory(root), [(400, 1000)]);
-            assert_eq!(quota(root), 1);
-        });
+        with_files(&files, |root| assert_eq!(memory(root), [(400, 1000)]));
     }
 
     #[test]
@@ -339,7 +312,7 @@ mod tests {
         ];
         with_files(&outside, |root| assert_eq!(memory(root), [(1000, 1000)]));
         with_files(&[("empty", "")], |root| {
-            assert!(memory(root).is_empty() && quota(root) == 0 && machine(root).is_none());
+            assert!(memory(root).is_empty() && machine(root).is_none());
         });
     }
 

@@ -24,10 +24,10 @@ pub fn release_memory(py: Python<'_>) {
     });
 }
 
-/// CPUs that quotas allow this process; 0 without a quota.
+/// Cores that this process may use, or might within the last second.
 #[pyfunction]
-pub fn cpu_quota() -> u64 {
-    limits::cpu_quota()
+pub fn available_cores() -> u64 {
+    limits::cores()
 }
 
 /// Versions and features, for `multitables.build_info()`.

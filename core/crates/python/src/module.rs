@@ -146,7 +146,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(child::end_children, module)?)?;
     module.add_function(wrap_pyfunction!(chunks::chunk_dtype, module)?)?;
     module.add_function(wrap_pyfunction!(machine::available_bytes, module)?)?;
-    module.add_function(wrap_pyfunction!(machine::cpu_quota, module)?)?;
+    module.add_function(wrap_pyfunction!(machine::available_cores, module)?)?;
     module.add_function(wrap_pyfunction!(machine::release_memory, module)?)?;
     module.add_function(wrap_pyfunction!(reader::native_filters, module)?)?;
     module.add_function(wrap_pyfunction!(metadata::name_of_unlinked, module)?)?;
