@@ -8,10 +8,13 @@ Law
 
 from __future__ import annotations
 
+import doctest
 import json
 import os
+import re
 import subprocess
 import sys
+import textwrap
 from pathlib import Path
 from typing import Any
 
@@ -142,6 +145,43 @@ def test_words_that_are_none_of_its_own(folder: Path) -> None:
         assert "Traceback" not in done.stderr
         assert "'secret'" not in done.stderr
     assert run("--version").stdout == f"multitables {multitables.__version__}\n"
+
+
+# ---- its page
+
+PAGE = Path(__file__).parents[2] / "docs" / "howto" / "command.rst"
+
+
+def sessions() -> list[tuple[str, str]]:
+    """The commands of the page, each with what it prints there."""
+    text = PAGE.read_text(encoding="utf-8")
+    blocks = re.findall(r"\.\. code-block:: console\n\n((?: {4}.*\n|\n)+)", text)
+    found = [textwrap.dedent(block).strip().partition("\n") for block in blocks]
+    return [(command.removeprefix("$ multitables "), out) for command, _, out in found]
+
+
+def without_numbers(text: str) -> str:
+    """The text without rates, sizes (zlib has several makers) and the state of the page cache."""
+    text = re.sub(r"[\d.]+ [kM]?B\b|page cache: .*", "N", text)
+    return re.sub(r" +[0-9.e+]+ +[0-9.e+]+(  [0-9.e+-]+ times as fast)?$", " X", text, flags=re.M)
+
+
+def test_the_page_shows_what_the_command_prints(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not PAGE.exists():
+        pytest.skip("an installation has no docs")
+    monkeypatch.syspath_prepend(PAGE.parents[1] / "_ext")
+    import example_files
+
+    example_files.write_run7("run7.h5")
+    assert len(sessions()) == 5
+    flags = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+    for command, out in sessions():
+        assert program.main(command.split()) == 0
+        got = without_numbers(capsys.readouterr().out)
+        right = doctest.OutputChecker().check_output(without_numbers(out), got, flags)
+        assert right, f"{command}\n{got}"
 
 
 # ---- tree and ls
