@@ -16,6 +16,8 @@ from _multitables.parent.titles import printable
 
 #: A fixed width for what would be code in a text, and rows without a notebook's stripes.
 BOX = "font-family:monospace;line-height:1.5"
+#: Browsers give tables a colour of their own in pages without a doctype.
+TABLE = "color:inherit;font:inherit;border:none;margin:0"
 FAINT = "opacity:.65"
 CELL = "text-align:left;padding:0 1.5em 0 0;background:none;border:none"
 
@@ -34,8 +36,10 @@ def page(inner: str) -> str:
 
 def line(text: str) -> str:
     """Return a repr with its first words, the kind of the object, in bold."""
-    kind, gap, rest = text.removeprefix("<").removesuffix(">").partition(" ")
-    return f"<strong>{escaped(kind)}</strong>{gap}{escaped(rest)}"
+    words = text.removeprefix("<").removesuffix(">").split(" ")
+    n_words = 2 if words[0] == "HDF5" else 1
+    kind, rest = " ".join(words[:n_words]), "".join(f" {word}" for word in words[n_words:])
+    return f"<strong>{escaped(kind)}</strong>{escaped(rest)}"
 
 
 def entry(name: str, faint: str = "") -> str:
@@ -61,7 +65,7 @@ def table(rows: Iterable[tuple[str, object]]) -> str:
         f'<td style="{CELL}">{escaped(value)}</td></tr>'
         for name, value in rows
     )
-    return f'<table style="border:none;margin:0"><tbody>{cells}</tbody></table>'
+    return f'<table style="{TABLE}"><tbody>{cells}</tbody></table>'
 
 
 class InNotebooks:

@@ -90,6 +90,7 @@ def shown(found: Any) -> Html:
 def test_a_file_is_a_tree(file: multitables.File) -> None:
     page = shown(file)
     assert page.text.startswith('HDF5 file "run<7>.h5" (mode r)')
+    assert page.parts[0][1] == "HDF5 file"
     assert page.depth_of(SHOWN) == 1
     assert page.depth_of("shots/") == 2  # its own fold stands in the file's
     assert page.depth_of("1/") == 3
@@ -115,6 +116,7 @@ def test_a_large_file_is_shown_in_part(
 def test_a_dataset_is_a_table(file: multitables.File) -> None:
     page = shown(file[HOSTILE])
     cells = page.cells()
+    assert all("color:inherit" in str(one["style"]) for tag, one in page.tags if tag == "table")
     assert cells["shape"] == "(10, 4)"
     assert cells["dtype"] == "float32"
     assert cells["chunks"] == "(5, 4)"
