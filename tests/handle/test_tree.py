@@ -143,7 +143,7 @@ def test_mappings(both: tuple[Any, Any]) -> None:
     assert ours["z"].items() == dict(ours["z"]).items()
     nothing = {"nowhere", "no file", "no object"}
     assert {name for name, found in ours.items() if found is None} == {*nothing, "loop"}
-    assert group._ipython_key_completions_() == sorted(group)
+    assert group._ipython_key_completions_()[: len(group)] == sorted(group)
 
 
 def test_visits(both: tuple[Any, Any]) -> None:
