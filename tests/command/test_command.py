@@ -283,6 +283,26 @@ def test_a_damaged_file_does_not_hide_the_others(
     assert err == f"multitables: {wrong['error']}\n"
 
 
+def test_a_damaged_object_does_not_hide_the_others(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with h5py.File("run7.h5") as file:
+        address = h5py.h5o.get_info(file["labels"].id).addr
+        others = {"/images", "/names", "/shots/1/current"}
+    with open("run7.h5", "r+b") as raw:
+        raw.seek(address)
+        raw.write(b"\xff" * 16)
+    for name in ("ls", "tree"):
+        assert program.main([name, "run7.h5", "--json"]) == 1
+        out, err = capsys.readouterr()
+        found = {one["path"]: one for one in map(json.loads, out.splitlines())}
+        assert err == ""
+        assert others <= set(found)
+        assert {path for path, one in found.items() if "error" in one} == {"/again", "/labels"}
+        assert program.main([name, "run7.h5"]) == 1
+        assert found["/labels"]["error"] in capsys.readouterr().out
+
+
 def test_a_warning_is_a_line_on_standard_error(folder: Path) -> None:
     words = ["-m", "multitables", "index", "run7.h5", "--to", "refs.json", "--skip_unsupported"]
     done = subprocess.run(
