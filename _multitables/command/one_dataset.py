@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 import multitables
+from _multitables import sizes
 from _multitables.command.advice import Storage, advice
 from _multitables.command.names import add_storage, title
 from _multitables.command.output import Record, columns, of_decoded, plain
@@ -27,6 +28,8 @@ from _multitables.parent.titles import printable, size
 #: Filters that make nothing smaller: shuffle and fletcher32.
 PREPARE = {2, 3}
 SAMPLE_BYTES = 1 << 20
+#: Of larger rows not one is read for a sample.
+LARGEST_ROW_BYTES = 64 << 20
 #: Letters of the value of an attribute in text.
 SHOWN = 100
 #: Elements of a row in text.
@@ -58,10 +61,8 @@ def info_records(arguments: argparse.Namespace) -> Iterator[Record]:
         record: Record = {"file": title(arguments.file), "path": printable(found.name)}
         if isinstance(found, multitables.Dataset):
             record |= {"kind": "dataset", **facts(found)}
-            record["maxshape"], record["chunk_bytes"] = found.maxshape, chunk_bytes(found)
-            record["stored_chunks"] = found.id.get_num_chunks() if found.chunks else None
-            record["read_by"], record["why_library"] = read_by(found)
-            record["advice"] = list(advice(_storage(found))) if _has_advice(found, record) else []
+            if "error" not in record:
+                record |= _stored(found, record["decoded_bytes"] is not None)
         elif isinstance(found, multitables.Group):
             record |= {"kind": "group", "members": len(found)}
         else:
@@ -70,21 +71,28 @@ def info_records(arguments: argparse.Namespace) -> Iterator[Record]:
         yield record
 
 
-def _has_advice(found: multitables.Dataset, record: Record) -> bool:
-    return "error" not in record and record["read_by"] != "indexing" and not _is_elsewhere(found)
-
-
-def _is_elsewhere(found: multitables.Dataset) -> bool:
-    return found.is_virtual or bool(found.external) or found.dtype.hasobject
+def _stored(found: multitables.Dataset, is_sized: bool) -> Record:
+    """Return how a dataset is stored, and advice where its bytes lie in the file itself."""
+    reader, why = read_by(found)
+    is_here = is_sized and not (found.is_virtual or found.external) and reader != "indexing"
+    return {
+        "maxshape": found.maxshape,
+        "chunk_bytes": chunk_bytes(found) if is_sized else None,
+        "stored_chunks": found.id.get_num_chunks() if found.chunks else None,
+        "read_by": reader,
+        "why_library": why,
+        "advice": list(advice(_storage(found))) if is_here else [],
+    }
 
 
 def _storage(found: multitables.Dataset) -> Storage:
     itself, stored = found.dtype, found.id.get_storage_size()
     shape: tuple[int, ...] = found.shape
     n_bytes = max(1, math.prod(shape[1:]) * itself.itemsize)
-    rows = found.chunks[0] if found.chunks else max(1, (128 << 10) // n_bytes)
+    rows = found.chunks[0] if found.chunks else max(1, sizes.UNCHUNKED_BLOCK_BYTES // n_bytes)
     is_compressed = not set(found.filter_ids) <= PREPARE
-    sample = None if is_compressed or not stored else _compressed(found, n_bytes)
+    is_tried = stored and not is_compressed and n_bytes <= LARGEST_ROW_BYTES
+    sample = _compressed(found, n_bytes) if is_tried else None
     chunks = found.chunks
     return Storage(found.name, shape, chunks, itself.itemsize, is_compressed, stored, rows, sample)
 
@@ -129,7 +137,8 @@ def _facts(record: Record) -> Iterator[tuple[str, str]]:
         return
     stored, decoded = record["stored_bytes"], record["decoded_bytes"]
     if record["chunks"]:
-        yield "chunks", f"{record['chunks']}, {size(record['chunk_bytes'])} each"
+        each = record["chunk_bytes"]
+        yield "chunks", str(record["chunks"]) + (f", {size(each)} each" if each else "")
         yield "stored", f"{of_decoded(stored, decoded)} in {record['stored_chunks']} chunks"
     else:
         yield "stored", f"{of_decoded(stored, decoded)}, without chunks"

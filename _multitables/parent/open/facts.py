@@ -4,7 +4,8 @@ Law
 ---
 1. Public names of datasets alone, which are `Any` here: they show themselves by this. Of elements
    nothing is read.
-2. What the library refuses is a value, too: `happened` of the error, under "error".
+2. A type that NumPy lacks is a value, too. What is damaged is `happened` of the error, under
+   "error".
 """
 
 from __future__ import annotations
@@ -30,13 +31,24 @@ def facts(dataset: Any) -> dict[str, Any]:
     """
     found: dict[str, Any] = {}
     try:
-        found["shape"], found["dtype"] = dataset.shape, type_name(dataset.dtype)
+        found["shape"], dtype = dataset.shape, _dtype(dataset)
+        found["dtype"] = dtype if isinstance(dtype, str) else type_name(dtype)
         found["chunks"], found["filters"] = dataset.chunks, filters(dataset)
-        found["decoded_bytes"] = None if dataset.dtype.hasobject else dataset.nbytes
+        is_sized = not (isinstance(dtype, str) or dtype.hasobject)
+        found["decoded_bytes"] = dataset.nbytes if is_sized else None
         found["stored_bytes"] = dataset.id.get_storage_size()
     except MultitablesError as error:
         found["error"] = error.happened
     return found
+
+
+def _dtype(dataset: Any) -> np.dtype[Any] | str:
+    """Return the dtype, or why NumPy has none."""
+    try:
+        dtype: np.dtype[Any] = dataset.dtype
+    except UnsupportedDatasetError as error:
+        return error.happened
+    return dtype
 
 
 def type_name(dtype: np.dtype[Any]) -> str:
