@@ -8,6 +8,7 @@ Law
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import sys
 from collections.abc import Iterable, Iterator
 
@@ -45,7 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def records(arguments: argparse.Namespace) -> Iterator[Record]:
     """Write, and yield a record of each file that was written."""
     to, storage = arguments.to, arguments.storage_options
-    progress = sys.stderr.isatty()
+    progress = sys.stderr.isatty() and importlib.util.find_spec("tqdm") is not None
     if to is not None and to.endswith(MANIFEST):
         written = multitables.index_files(
             list(arguments.files),
