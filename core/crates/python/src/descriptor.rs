@@ -5,6 +5,7 @@
 //!    number that Python holds would stay open there.
 
 use super::child::refused;
+use engine::chunk_cache::processes::ProcessCache;
 use os::descriptors::{copy_of, open_at, receive_with_descriptors};
 use os::memory::sealed_memfd;
 use pyo3::exceptions::PyValueError;
@@ -55,6 +56,13 @@ impl Descriptor {
         made.map(Descriptor::of).map_err(refused)
     }
 
+    /// Memory for `n_bytes` of decoded chunks, which readers of several processes share.
+    #[staticmethod]
+    fn for_chunks(n_bytes: usize) -> PyResult<Descriptor> {
+        let made = ProcessCache::new(n_bytes).and_then(|chunks| chunks.fd().try_clone_to_owned());
+        made.map(Descriptor::of).map_err(refused)
+    }
+
     /// Take a message of at most `most` bytes from a socket, without waiting: the bytes, the
     /// descriptors that came along, and whether more was sent.
     #[staticmethod]
@@ -85,6 +93,13 @@ impl Descriptor {
 }
 
 impl Descriptor {
+    /// A copy of it.
+    pub fn copied(&self) -> PyResult<OwnedFd> {
+        let open = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let copy = open.as_ref().map(OwnedFd::try_clone).transpose()?;
+        copy.ok_or_else(|| PyValueError::new_err("the file is closed"))
+    }
+
     fn of(fd: OwnedFd) -> Descriptor {
         Descriptor(Mutex::new(Some(fd)))
     }
