@@ -6,7 +6,11 @@
 
 from __future__ import annotations
 
+import gc
 import json
+import multiprocessing
+import multiprocessing.forkserver
+import multiprocessing.resource_tracker
 import os
 import traceback
 from collections.abc import Callable, Iterator
@@ -19,7 +23,7 @@ import pytest
 
 import multitables
 from _multitables import _core
-from _multitables.parent.open import handle
+from _multitables.parent.readers import siblings
 
 SHAPE, CHUNK = (256, 40, 30), (8, 40, 30)
 N_CHUNKS = SHAPE[0] // CHUNK[0]
@@ -80,6 +84,35 @@ def test_what_one_child_decodes_the_others_copy(stored: Path) -> None:
     assert in_child(lambda: decoded(stored, "y")) >= N_CHUNKS
 
 
+@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
+def test_children_of_multiprocessing_share(stored: Path, method: str) -> None:
+    context: Any = multiprocessing.get_context(method)
+    with multitables.open(stored, n_threads=1) as file:
+        for wanted in (N_CHUNKS, 0):
+            results = context.Queue()
+            child = context.Process(target=report, args=(file, file["y"], results))
+            child.start()
+            assert results.get(timeout=60) == wanted
+            child.join()
+            assert child.exitcode == 0
+            child.close()
+            results.close()
+            results.join_thread()
+            del child, results
+            gc.collect()
+    if method == "forkserver":
+        multiprocessing.forkserver._forkserver._stop()  # type: ignore[attr-defined]
+    if method != "fork":
+        multiprocessing.resource_tracker._resource_tracker._stop()  # type: ignore[attr-defined]
+
+
+def report(file: Any, dataset: Any, results: Any) -> None:
+    """Read all of a dataset that came to this child, and say how many chunks were decoded."""
+    for row in range(SHAPE[0]):
+        np.testing.assert_array_equal(dataset[row], VALUES[row] + 1)
+    results.put(file._handle.shared.reader.counters()[DECODED])
+
+
 def test_children_of_children_share_too(stored: Path) -> None:
     def both() -> list[int]:
         return [decoded(stored), in_child(lambda: decoded(stored))]
@@ -116,5 +149,5 @@ def test_without_a_cache_nothing_is_shared(stored: Path) -> None:
 def test_without_memory_to_share_each_child_decodes(
     stored: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(handle, "open_cache", lambda *_: 1 << 60)
+    monkeypatch.setattr(siblings, "open_cache", lambda *_: 1 << 60)
     assert min(in_child(lambda: decoded(stored)) for _ in range(2)) >= N_CHUNKS

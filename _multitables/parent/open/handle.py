@@ -7,7 +7,7 @@ Law
    had is kept for some seconds (closed.py).
 2. A `Handle` is one `open`. Closing it closes what was reached through it, and nothing else.
 3. No lock is held, so a fork finds none held: threads that open a file at the same moment may share
-   less. Before a fork there is memory in which the children share what they decode.
+   less. Children share what they decode (siblings.py).
 4. A handle is pickled as the file's name, its fingerprint, the options and the version. A file that
    has another fingerprint where it is unpickled is a `FileChangedError`.
 5. The root is that of the file, or the group of a version of it. Names are paths from the root,
@@ -18,7 +18,6 @@ This file must never know what groups or datasets are: it is told their classes.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import posixpath
 import sys
@@ -33,9 +32,10 @@ from _multitables.index.files.open_options import OpenOptions
 from _multitables.index.opened.open_files import UNKNOWN, OpenFile, OpenFiles, Place, takes_locks
 from _multitables.index.saved.places import is_manifest
 from _multitables.index.types import hdf5_errors
-from _multitables.options import CheckedVersion, FileOptions, open_cache
+from _multitables.options import CheckedVersion, FileOptions
 from _multitables.parent.open import closed
 from _multitables.parent.open.reading import Contents
+from _multitables.parent.readers.siblings import Siblings
 from _multitables.remote.names import absolute
 
 if TYPE_CHECKING:
@@ -114,14 +114,6 @@ class Shared:
             found = Library(self.files.main.filename, self.options.trusted)
             self._library = found
         return found
-
-
-def _share_with_forks() -> None:
-    with contextlib.suppress(OSError, MemoryError):  # each child decodes for itself
-        _core.LocalReader.share_with_forks(open_cache("cache_limit_bytes", None))
-
-
-os.register_at_fork(before=_share_with_forks)
 
 
 def open_options(options: FileOptions, directory: str = "") -> OpenOptions:
@@ -272,7 +264,7 @@ class Handle:
         version = posixpath.basename(self.inside) or None
         main = self.main
         return _reopened, (
-            main.opened_by, main.fingerprint, self.options, version, self.directory,
+            main.opened_by, main.fingerprint, self.options, version, self.directory, Siblings(),
         )  # fmt: skip
 
 
@@ -282,6 +274,7 @@ def _reopened(
     options: FileOptions,
     version: str | None,
     directory: str,
+    _siblings: Siblings | None = None,
 ) -> Handle:
     handle = Handle(filename, options, None, directory)
     if handle.main.fingerprint != fingerprint:

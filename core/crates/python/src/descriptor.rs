@@ -5,7 +5,7 @@
 //!    number that Python holds would stay open there.
 
 use super::child::refused;
-use engine::chunk_cache::processes::ProcessCache;
+use engine::chunk_cache::processes::{self, ProcessCache};
 use os::descriptors::{copy_of, open_at, receive_with_descriptors};
 use os::memory::sealed_memfd;
 use pyo3::exceptions::PyValueError;
@@ -61,6 +61,20 @@ impl Descriptor {
     fn for_chunks(n_bytes: usize) -> PyResult<Descriptor> {
         let made = ProcessCache::new(n_bytes).and_then(|chunks| chunks.fd().try_clone_to_owned());
         made.map(Descriptor::of).map_err(refused)
+    }
+
+    /// Before a child is started: the memory in which children share the chunks that they decode, of
+    /// `n_bytes` if it is new. Forked ones have it then.
+    #[staticmethod]
+    fn for_children(n_bytes: usize) -> PyResult<Descriptor> {
+        let chunks = processes::for_children(n_bytes).map_err(refused)?;
+        (chunks.fd().try_clone_to_owned())
+            .map_or_else(|error| Err(refused(error)), |fd| Ok(Descriptor::of(fd)))
+    }
+
+    /// In a child that was not forked: share chunks in memory of its parent.
+    fn join_siblings(&self) -> PyResult<()> {
+        processes::join(self.taken()?).map_err(refused)
     }
 
     /// Take a message of at most `most` bytes from a socket, without waiting: the bytes, the

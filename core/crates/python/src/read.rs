@@ -6,7 +6,6 @@
 
 use super::store::waited;
 use super::table::Table;
-use engine::chunk_cache::processes;
 use engine::select::selection::{AXIS_WORDS, HEAD_WORDS, Hyperslab, KIND_NATIVE, MAX_DIMS};
 use engine::task_error::TaskError;
 use numpy::npyffi::{_PyArray_GET_ITEM_DATA, NPY_ARRAY_WRITEABLE};
@@ -46,12 +45,6 @@ impl LocalReader {
     #[new]
     fn new(n_threads: usize, cache_bytes: usize) -> PyResult<LocalReader> {
         Ok(LocalReader(Threads::new(n_threads, cache_bytes)?))
-    }
-
-    /// Before a fork: have memory of `n_bytes` in which children share the chunks that they decode.
-    #[staticmethod]
-    fn share_with_forks(n_bytes: usize) -> PyResult<()> {
-        Ok(processes::share_with_forks(n_bytes)?)
     }
 
     #[getter]

@@ -346,46 +346,70 @@ fn checksum_of(key: Key, chunk: &[u8]) -> u64 {
     u64::from(crc.finalize()) | (key.source ^ key.byte_offset) << 32
 }
 
-// ---- that of a process and its forked children
+// ---- that of the children of a process
 
-/// What forks are given.
-struct OfForks {
-    mark: ForkMark,
+/// What children are given.
+struct OfChildren {
+    /// Of the process that made it; none in a child that was not forked.
+    maker: Option<ForkMark>,
     /// Locked only to be given out or back; in a child whose parent had it at the fork, never.
     cache: Mutex<Option<Arc<ProcessCache>>>,
 }
 
-static OF_FORKS: AtomicPtr<OfForks> = AtomicPtr::new(std::ptr::null_mut());
+static OF_CHILDREN: AtomicPtr<OfChildren> = AtomicPtr::new(std::ptr::null_mut());
 
-fn of_forks() -> Option<&'static OfForks> {
-    // SAFETY: what is stored there is never freed.
-    unsafe { OF_FORKS.load(Acquire).as_ref() }
+impl OfChildren {
+    fn get() -> Option<&'static OfChildren> {
+        // SAFETY: what is stored there is never freed.
+        unsafe { OF_CHILDREN.load(Acquire).as_ref() }
+    }
+
+    fn set(maker: Option<ForkMark>, cache: ProcessCache) -> Arc<ProcessCache> {
+        let cache = Arc::new(cache);
+        let new = OfChildren {
+            maker,
+            cache: Mutex::new(Some(cache.clone())),
+        };
+        OF_CHILDREN.store(Box::into_raw(Box::new(new)), Release);
+        cache
+    }
+
+    fn cache(&self) -> Option<Arc<ProcessCache>> {
+        self.cache.try_lock().ok()?.clone()
+    }
+
+    /// This process made it.
+    fn is_mine(&self) -> bool {
+        self.maker.as_ref().is_some_and(ForkMark::is_mine)
+    }
 }
 
-/// Before a fork: have memory of `limit` bytes in which children share what they decode. One that was
-/// inherited serves the children of children.
-pub fn share_with_forks(limit: usize) -> io::Result<()> {
-    let has_some = |known: &OfForks| known.cache.try_lock().is_ok_and(|cache| cache.is_some());
-    if of_forks().is_some_and(has_some) {
-        return Ok(());
+/// Before a child is started: memory of `limit` bytes in which children share what they decode. One
+/// that was inherited serves the children of children.
+pub fn for_children(limit: usize) -> io::Result<Arc<ProcessCache>> {
+    match OfChildren::get().and_then(OfChildren::cache) {
+        Some(known) => Ok(known),
+        None => Ok(OfChildren::set(
+            Some(ForkMark::new()?),
+            ProcessCache::new(limit)?,
+        )),
     }
-    let new = OfForks {
-        mark: ForkMark::new()?,
-        cache: Mutex::new(Some(Arc::new(ProcessCache::new(limit)?))),
-    };
-    OF_FORKS.store(Box::into_raw(Box::new(new)), Release);
+}
+
+/// In a child that was not forked: share what its parent's other children decode.
+pub fn join(memory: OwnedFd) -> io::Result<()> {
+    OfChildren::set(None, ProcessCache::open(memory)?);
     Ok(())
 }
 
 /// What this process shares with its parent's other children. None: it is no child, or has none.
 pub fn shared_with_siblings() -> Option<Arc<ProcessCache>> {
-    let known = of_forks().filter(|known| !known.mark.is_mine())?;
-    known.cache.try_lock().ok()?.clone()
+    OfChildren::get().filter(|known| !known.is_mine())?.cache()
 }
 
 /// Give back what was made for children to come; those that there are keep it.
 pub fn release() {
-    if let Some(known) = of_forks().filter(|known| known.mark.is_mine()) {
+    if let Some(known) = OfChildren::get().filter(|known| known.is_mine()) {
         if let Ok(mut cache) = known.cache.try_lock() {
             *cache = None;
         }

@@ -12,7 +12,7 @@ use crate::requests::here::Here;
 use crate::requests::shared_dataset::SharedDataset;
 use crate::requests::stage_pool::{Refusal, StageLease, StagePool};
 use crate::requests::work_queue::{INLINE_WORDS, Slot, WorkQueue};
-use engine::chunk_cache::processes::ProcessCache;
+use engine::chunk_cache::processes::{ProcessCache, shared_with_siblings};
 use engine::task_error::TaskError;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -89,6 +89,8 @@ impl Dispatcher {
         others: Option<Arc<ProcessCache>>,
     ) -> io::Result<Arc<Dispatcher>> {
         let (fd, work_queue) = WorkQueue::new(n_readers, n_slots, cache_bytes)?;
+        let siblings = || shared_with_siblings().filter(|_| cache_bytes > 0);
+        let others = others.or_else(siblings);
         Ok(Arc::new(Dispatcher {
             state: Mutex::new(State {
                 free: (0..work_queue.n_slots() as u32).rev().collect(),

@@ -6,7 +6,7 @@
 
 use crate::requests::answer::Answerer;
 use crate::requests::handle::lock;
-use engine::chunk_cache::processes::{ProcessCache, shared_with_siblings};
+use engine::chunk_cache::processes::ProcessCache;
 use engine::counters::Record;
 use engine::shared::Shared;
 use os::memory::Mapping;
@@ -63,7 +63,7 @@ impl Here {
 
     /// One more who answers.
     pub(super) fn answerer(&self, arena: &Arc<Mapping>) -> Answerer {
-        let others = || self.others.clone().or_else(shared_with_siblings);
+        let others = || self.others.clone();
         let shared = (self.shared).get_or_init(|| Answerer::shared(self.cache_bytes, others()));
         Answerer::with(arena.clone(), shared.clone())
     }
