@@ -14,12 +14,12 @@ import re
 import sys
 from pathlib import Path
 
-LISTS = ("dependencies", "test")
+LISTS = ("dependencies", "h5py", "pytables", "all", "test")
 
 
 def requirements(text: str, name: str) -> list[str]:
     """The strings of the list `name`, at whatever place it stands."""
-    body = re.search(rf"^{name} = \[(.*?)\]", text, re.MULTILINE | re.DOTALL)
+    body = re.search(rf"^{name} = \[(.*?)\]\s*(?:#.*?)?$", text, re.MULTILINE | re.DOTALL)
     if body is None:
         sys.exit(f"there is no list {name!r}")
     return re.findall(r'"([^"]+)"', re.sub(r"#.*", "", body[1]))
@@ -30,7 +30,8 @@ def main() -> None:
     text = Path(sys.argv[1]).read_text(encoding="utf-8")
     for name in LISTS:
         for requirement in requirements(text, name):
-            print(requirement.replace(">=", "==", 1))
+            if ">=" in requirement:  # others are lists of their own
+                print(requirement.replace(">=", "==", 1))
 
 
 if __name__ == "__main__":

@@ -163,6 +163,7 @@
 #       error_report.py      a reader's record of what went wrong -> exception
 #       place.py             where in the data it went wrong
 #       missing.py           what is missing, a file or a filter -> exception
+#       siblings.py          chunks that children of this process share
 #       local_rows.py      rows that this process needs before others are read
 #     stream/                one pass over the data, or an endless one
 #       open_stream.py       paths -> indexes; plan -> a stream that runs

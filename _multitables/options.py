@@ -148,7 +148,8 @@ def _threads(name: str, value: Any) -> int:
     return _for_core(name, value, 1, "Leave it out for one thread a core")
 
 
-def _open_cache(name: str, value: Any) -> int:
+def open_cache(name: str, value: Any) -> int:
+    """Check how many bytes of decoded chunks are kept; None: a share of the memory there is."""
     if value is None:
         share = available_bytes() // OPEN_CACHE_SHARE
         return min(max(1 << max(share, 1).bit_length() - 1, MIN_CACHE_BYTES), MAX_OPEN_CACHE_BYTES)
@@ -211,7 +212,7 @@ class FileOptions:
     """Of `open`."""
 
     n_threads: int = option(_threads)
-    cache_bytes: int = option(_open_cache)
+    cache_bytes: int = option(open_cache)
     trusted: bool = option(flag)
     links: str | None = option(check_links)
     storage_options: StorageOptions = option(_storage)  # noqa: RUF009 - it is a field

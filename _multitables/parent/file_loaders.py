@@ -141,13 +141,14 @@ class FileLoaders:
             `Batches.damage` names them. A batch that lacks rows is a copy, and shorter; one of
             which nothing is left does not come.
         share : {"node"}, optional
-            The ranks of a node share `n_procs` readers and one ring, so that each chunk
-            is decoded once for all of them. They take turns at the batches of all their parts, and
-            must ask for the same data. A rank that ends, however it does, is gone on without.
+            The ranks of a node share `n_procs` readers and one ring, or, of samples and ragged
+            rows, memory for decoded chunks, so that each chunk is decoded once for all of them.
+            They take turns at the batches of all their parts, and must ask for the same data. A
+            rank that ends, however it does, is gone on without.
         sample : Clips, Patches, At or Ranges, optional
             What a batch has `batch_size` of. Default: rows. Of samples that are several rows, the
-            options above count samples in place of rows, and `share` is refused. With
-            `skip_damaged` a sample that has elements of a damaged chunk is left out.
+            options above count samples in place of rows. With `skip_damaged` a sample that has
+            elements of a damaged chunk is left out.
         weights : Weights, array or str, optional
             Draw the samples, or rows, of each epoch anew, with replacement, by weights: a
             `Weights`, a number for each, or the path of a dataset that has one for each row.

@@ -22,7 +22,7 @@ from _multitables.index.chunk_index import ChunkIndex
 from _multitables.index.types.element_type import stored_type
 from _multitables.plan.row_order import FILE_ORDER, WINDOW, OrderWords
 from _multitables.plan.row_spans import RowSpans
-from _multitables.plan.sharding import Ranges, between, length
+from _multitables.plan.sharding import Part, Ranges, between, length
 from _multitables.select.selection import Spans
 
 I64 = npt.NDArray[np.int64]
@@ -102,6 +102,8 @@ class RaggedPlan:
     laps: int | None
     #: A batch may go on in the next lap.
     crosses: bool
+    #: Of every `count` batches of a lap, which one is delivered here; ranks of a node take turns.
+    turn: Part
     #: Bytes of a row of datasets with rows of one size; and the spans of ragged rows
     #: with the bytes of one element.
     fixed_bytes: int
@@ -115,7 +117,15 @@ class RaggedPlan:
     @property
     def lap_rows(self) -> int:
         """Rows of one lap."""
-        return length(self.ranges)
+        (number, count), size = self.turn, self.batch_size
+        whole, rest = divmod(length(self.ranges), size)
+        mine = max(0, -(-(whole - number) // count)) * size
+        return mine + (rest if whole % count == number else 0)
+
+    def _places(self, own: I64) -> I64:
+        """Return positions in the ranges of a lap, of positions in the rows that are its own."""
+        (number, count), size = self.turn, self.batch_size
+        return own if count == 1 else (own // size * count + number) * size + own % size
 
     def epoch_of(self, fetch: Fetch) -> int:
         """Return the epoch of a fetch, of laps that batches do not cross."""
@@ -167,16 +177,29 @@ class RaggedPlan:
             lap, at = divmod(begin, self.lap_rows)
             stop = min(self.lap_rows, at + end - begin)
             begin += stop - at
+            if self.turn[1] > 1:
+                found.append(self._own_rows(lap, np.arange(at, stop), order_at))
+                continue
             if order.shuffle == FILE_ORDER and order.step == 1:
                 ranges = between(self.ranges, at, stop)
                 found += [range(order.start + low, order.start + high) for low, high in ranges]
                 continue
-            words = replace(order, first_epoch=order.first_epoch + lap).words
-            for low, high in between(self.ranges, at, stop):
-                found.append(order_at(words, begin=low, end=high))
+            found += self._ordered(lap, at, stop, order_at)
         if len(found) == 1:
             return found[0]
         return np.concatenate([np.asarray(rows, np.int64) for rows in found])
+
+    def _ordered(self, lap: int, at: int, stop: int, order_at: Callable[..., I64]) -> list[I64]:
+        """Return the rows at positions in the ranges of a lap."""
+        words = replace(self.order, first_epoch=self.order.first_epoch + lap).words
+        ranges = between(self.ranges, at, stop)
+        return [order_at(words, begin=low, end=high) for low, high in ranges]
+
+    def _own_rows(self, lap: int, own: I64, order_at: Callable[..., I64]) -> I64:
+        """Return the rows at positions in the rows of a lap that are its own."""
+        places = self._places(own)
+        first, end = int(places[0]), int(places[-1]) + 1
+        return np.concatenate(self._ordered(lap, first, end, order_at))[places - first]
 
     def _windows(self, position: int, cuts: I64) -> I64:
         """Return the batches that are the first to begin in a window of a shuffle, and their end.
@@ -186,7 +209,8 @@ class RaggedPlan:
         ends = np.array([0, len(cuts)])
         if self.order.shuffle != WINDOW:
             return ends
-        lap, places = np.divmod(position + np.append(0, cuts[:-1]), self.lap_rows)
+        lap, own = np.divmod(position + np.append(0, cuts[:-1]), self.lap_rows)
+        places = self._places(own)
         begins, lengths = np.array(self.ranges).T[0], np.array([b - a for a, b in self.ranges])
         before = np.cumsum(lengths) - lengths
         at = np.searchsorted(before, places, side="right") - 1

@@ -330,7 +330,6 @@ def test_what_no_sample_can_be(said: Any, match: str) -> None:
         ("/x", {"weights": [1], "sample": Ranges([1], [2])}, "cannot be given with Ranges"),
         ("/x", {"weights": [1], "sample": Clips(2, starts="uniform")}, "given with starts"),
         ("/x", {"sample": Clips(2), "inner": 3}, "inner lies outside axis 1"),
-        ("/x", {"sample": Clips(2), "share": "node"}, "share cannot .*requests of one process"),
         ("/x", {"sample": Clips(2, axis=2)}, "has no axis 2 for clips"),
         (["/x", "/y"], {"sample": Clips(2, axis=1)}, "'/y' .*has no axis 1 .*got 1 axes"),
         ("/x", {"sample": Clips(4, axis=1)}, "no clip fits into a segment .expected 4 rows, got 3"),

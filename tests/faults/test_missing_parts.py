@@ -73,6 +73,23 @@ def test_a_plugin_that_is_not_installed(h5: Path, ask: Callable[[Path], Any]) ->
     lacks_filter(h5, ask, 32013, "ZFP", "pip install hdf5plugin")
 
 
+def test_a_library_that_is_not_installed(
+    h5: Path, ask: Callable[[Path], Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with h5py.File(h5, "w") as file:
+        file.create_dataset("x", data=smooth((40, 5), "<f4"), chunks=(8, 5), **hdf5plugin.Zfp())
+    (tmp_path / "hidden").mkdir()
+    missing = "raise ModuleNotFoundError(\"No module named 'h5py'\", name='h5py')"
+    (tmp_path / "hidden" / "h5py.py").write_text(missing)
+    monkeypatch.setattr(sys, "path", [str(tmp_path / "hidden"), *sys.path])
+    with pytest.raises(multitables.MissingLibraryError) as caught:
+        ask(h5)
+    assert isinstance(caught.value, ImportError)
+    assert "h5py is not installed, which is needed to read '/x'" in str(caught.value)
+    assert "pip install 'multitables[h5py]'" in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
 @pytest.mark.usefixtures("_without_hdf5plugin")
 def test_a_virtual_dataset_of_one(h5: Path, ask: Callable[[Path], Any]) -> None:
     with h5py.File(h5.with_name("source.h5"), "w") as file:

@@ -156,7 +156,7 @@ def test_what_other_files_may_change_is_not_kept(
         elif kind == "external link":
             file["x"] = h5py.ExternalLink("other.h5", "/group/x")
         elif kind == "external data":
-            file.create_dataset("x", (2,), "i4", external=[("raw", 0, 8)])
+            file.create_dataset("x", (2,), "i4", external=[(str(tmp_path / "raw"), 0, 8)])
             file["x"][...] = 7
         else:
             file["x"] = [7, 7]

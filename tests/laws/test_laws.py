@@ -85,6 +85,10 @@ START_PROCESSES = {
 }
 #: What a file may import that is started by others' processes: who it is, and what it shares.
 KNOW_PROCESSES = {
+    "_multitables.parent.readers.siblings": {
+        "multiprocessing.reduction",
+        "multiprocessing.reduction.DupFd",
+    },
     "_multitables.remote.client": {"signal"},  # to see whether Ctrl-C is for this thread
     "_multitables.adapters.loader_epochs": {
         "multiprocessing",

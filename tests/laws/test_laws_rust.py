@@ -173,6 +173,7 @@ def test_memory_that_others_write_is_atomics() -> None:
 #: Where slices are made of pointers, and why no other process writes there as long as they live.
 SLICES = {
     "engine/chunk_cache.rs": "the process's own",
+    "engine/chunk_cache/processes.rs": "atomics, which others may write",
     "engine/heap_read.rs": "the process's own",
     "engine/fetch/direct.rs": "the process's own",
     "os/plugin.rs": "the process's own",

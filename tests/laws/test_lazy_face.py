@@ -26,14 +26,14 @@ OPENS = {
         types.hdf5_errors types.hdf5_metadata types.kind types.numpy_type types.references""",
     "parent": """open open.closed open.conversion open.dataset open.file open.filters open.group
         open.handle open.kept open.mapping open.objects open.read_only open.reading open.results
-        open.stored_type open.visits""",
+        open.stored_type open.visits readers readers.siblings""",
     "plan": "dataset_table sampled",
     "remote": "names options",
     "select": "h5py_grammar",
     "wire": "plan_bytes",
 }
 #: And what the first read of a dataset adds.
-READS = {"_multitables.parent.readers", "_multitables.parent.readers.local_rows"}
+READS = {"_multitables.parent.readers.local_rows"}
 #: What may be loaded of the standard library that NumPy does not load.
 STANDARD = {"__future__", "_json", "copy", "dataclasses", "errno", "fcntl", "json"}
 

@@ -37,12 +37,14 @@ def plans(draw: st.DrawFn) -> RaggedPlan:
     cuts = sorted(draw(st.lists(st.integers(0, order.n_rows), min_size=2, max_size=4)))
     ranges = [(a, b) for a, b in itertools.pairwise(cuts) if a < b][:: draw(st.integers(1, 2))]
     crosses = draw(st.booleans())
+    count = 1 if crosses else draw(st.integers(1, 3))
     return RaggedPlan(
         order=order,
         ranges=ranges,
         batch_size=draw(st.integers(1, 20)),
         laps=None if crosses else draw(st.integers(1, 3)),
         crosses=crosses,
+        turn=(draw(st.integers(0, count - 1)), count),
         fixed_bytes=draw(st.integers(0, 3)),
         spans=[(spans, 4)],
         fetch_bytes=draw(st.integers(1, 400)),
@@ -53,6 +55,7 @@ def plans(draw: st.DrawFn) -> RaggedPlan:
 
 def naive(plan: RaggedPlan, n_batches: int) -> list[list[int]]:
     """Return the rows of each batch."""
+    own: list[list[int]] = []
     batches: list[list[int]] = []
     open_batch: list[int] = []
     for lap in itertools.count() if plan.laps is None else range(plan.laps):
@@ -67,9 +70,12 @@ def naive(plan: RaggedPlan, n_batches: int) -> list[list[int]]:
         if open_batch and not plan.crosses:
             batches.append(open_batch)
             open_batch = []
-        if len(batches) >= n_batches:
+        number, count = plan.turn
+        own += batches[number::count]
+        batches = []
+        if len(own) >= n_batches:
             break
-    return batches[:n_batches]
+    return own[:n_batches]
 
 
 @given(plans())

@@ -306,7 +306,7 @@ def put_in_place(monkeypatch: pytest.MonkeyPatch) -> None:
             "receive": receive,
             "close": close_all,
             "content": content,
-            "sealed_bytes": lambda _: 1,
+            "sealed_bytes": lambda *_: 1,
         },
         kernel_view: {
             "began": began,
@@ -333,6 +333,7 @@ def put_in_place(monkeypatch: pytest.MonkeyPatch) -> None:
         },
         shared_readers: {
             "_made": Counter(),
+            "Opened": Index,
             "_core": SimpleNamespace(Ring=Ring),
             "Descriptor": SimpleNamespace(holding=lambda data: Held(Memory(data))),
             "plans": SimpleNamespace(

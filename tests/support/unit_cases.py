@@ -103,7 +103,7 @@ class Unit:
         options: dict[str, Any] = {
             "shuffle": case.order, "n_procs": case.n_procs, "epochs": 2, "seed": case.seed,
             "rank": rank, "world_size": world_size, "skip_damaged": case.damaged,
-            **self.options(case.files),
+            "share": case.share, **self.options(case.files),
         }  # fmt: skip
         if case.order == "window":
             options["window_rows"] = 16
@@ -128,7 +128,7 @@ class Items(Unit):
         order = "file" if case.order is None else "random"
         return streamer.get_collection(
             "/items/*/x", order=order, n_procs=case.n_procs, epochs=2, seed=case.seed, rank=rank,
-            world_size=world_size, skip_damaged=case.damaged,
+            world_size=world_size, skip_damaged=case.damaged, share=case.share,
         )  # fmt: skip
 
     def split(self, batch: Any) -> list[Sample]:
@@ -143,7 +143,7 @@ class Keys(Unit):
     def loader(self, streamer: Any, case: Case, rank: int, world_size: int, size: int) -> Any:
         return streamer.get_columns(
             "/keys", ["v"], index="id", entries_per_block=size, epochs=2, n_procs=case.n_procs,
-            rank=rank, world_size=world_size,
+            rank=rank, world_size=world_size, share=case.share,
         )  # fmt: skip
 
     def split(self, batch: Any) -> list[Sample]:
@@ -273,6 +273,7 @@ class Case:
     taken: int
     after: tuple[int, int]
     kills: bool
+    share: str | None = None
 
     @classmethod
     def drawn(cls, unit: Unit, order: str | None, draw: random.Random) -> Case:

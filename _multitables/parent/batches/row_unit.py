@@ -18,11 +18,18 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from _multitables import options
+from _multitables._core import Descriptor
 from _multitables.errors import CorruptChunkError, MultitablesError
 from _multitables.parent.batches.damage import Damage, EpochDamage
 from _multitables.parent.batches.unit import EpochRun, FileUnit
 from _multitables.parent.ragged.open_rows import OpenedRows, open_rows
-from _multitables.parent.ragged.start_rows import batch_plan, check_options, start_rows, window_of
+from _multitables.parent.ragged.start_rows import (
+    batch_plan,
+    readers_of,
+    shared_bytes,
+    start_rows,
+    window_of,
+)
 from _multitables.parent.readers.reader_pool import ReaderPool
 from _multitables.parent.stream.open_stream import (
     DataSpec,
@@ -72,6 +79,8 @@ class RowUnit(FileUnit):
         #: Of the epoch that is delivered.
         self._lost: EpochDamage | None = None
         self.idle: IdleStream | None = None
+        #: Memory for the chunks that ranks of a node decode for each other.
+        self._chunks: Descriptor | None = None
         self._closed = False
         self._opened: tuple[Opened | OpenedRows, OrderWords] | None = None
         self._opening = threading.Lock()
@@ -117,28 +126,19 @@ class RowUnit(FileUnit):
         structure, paths = structure_of(spec.path)
         version = repr(spec.version)
         casts = None if spec.casts is None else spec.casts.identity
-        chosen = spec.field, repr(spec.inner), version, casts
+        chosen = spec.field, repr(spec.inner), version, casts, type(spec.sample).__name__
         wanted = (*spec.file.wanted, *map(str, paths), *chosen)
-        return self._shared.opened(values.encode(wanted), structure, self._open_rows)
-
-    def _open_rows(self) -> Opened:
-        """Open what ranks share: `check_options` refuses others."""
-        opened = self._open_here()
-        assert isinstance(opened, Opened)
-        return opened
+        return self._shared.opened(values.encode(wanted), structure, self._open_here)
 
     def _open_here(self) -> Opened | OpenedRows:
         if self.spec.sample is not None or self.spec.weights is not None:
             from _multitables.parent.ragged.open_samples import open_samples
 
-            check_options(self.wanted)
             return open_samples(self.spec, self.wanted.seed)
         with self.spec.file.open() as source:
             if not has_ragged(source, self.spec):
                 return data_in(self.spec, source)
-            opened = open_rows(self.spec, source)
-        check_options(self.wanted)
-        return opened
+            return open_rows(self.spec, source)
 
     @property
     def samples(self) -> Samples | None:
@@ -195,8 +195,11 @@ class RowUnit(FileUnit):
         wanted, order = self.wanted, self.order(run.first_epoch)
         epochs = None if goes_on else run.epochs
         if isinstance(opened, OpenedRows):
-            rows_plan = batch_plan(opened, wanted, order, run.ranges, epochs)
-            return start_rows(self.pool, wanted.n_procs.count, self.spec, opened, rows_plan)
+            turn = self._place.number, self._place.count
+            rows_plan = batch_plan(opened, wanted, order, run.ranges, epochs, turn)
+            n_readers = readers_of(wanted, turn)
+            chunks = self._shared_chunks(opened, run, order, epochs)
+            return start_rows(self.pool, n_readers, self.spec, opened, rows_plan, chunks=chunks)
 
         def planned(opened: Opened, n_readers: int) -> tuple[ReadPlan, int]:
             plan = plan_batches(
@@ -220,6 +223,20 @@ class RowUnit(FileUnit):
             share = self._shared.start
             return share(n_readers, encoded, opened, lambda: (*planned(opened, n_readers), None))[0]
         return start_stream(self.pool, wanted.n_procs, opened, planned)
+
+    def _shared_chunks(
+        self, opened: OpenedRows, run: EpochRun, order: OrderWords, epochs: int | None
+    ) -> Descriptor | None:
+        """Return memory in which ranks of a node decode for each other, which deliver the same."""
+        if self._shared is None:
+            return None
+        counts = (epochs, self.wanted.batch_size)
+        same = self.identity(), order, tuple(map(tuple, run.ranges)), *counts
+        self._shared.agree(values.encode(same))
+        if self._chunks is None:
+            n_bytes = shared_bytes(opened, order, self.wanted)
+            self._chunks = self._shared.chunks(n_bytes)
+        return self._chunks
 
     def delivered(self, block: Any, run: EpochRun | None, taken: int) -> Any:
         """Return a batch without rows that were not read; None: nothing is left of it."""
@@ -253,6 +270,8 @@ class RowUnit(FileUnit):
         """End the stream that rests, and leave the shared readers."""
         self._closed = True
         self.close_idle()
+        if self._chunks is not None:
+            self._chunks.close()
         super().close()
 
     def close_idle(self) -> None:

@@ -298,7 +298,8 @@ class Host:
             stream.readers = self._pool.take(message["n_readers"])
             stream.readers.assign(stream.ring)
         if descriptors[of_ring:]:
-            messages.sealed_bytes(descriptors[of_ring])
+            seals = messages.SIZE_SEALS if "is_written" in message else messages.SEALS
+            messages.sealed_bytes(descriptors[of_ring], seals)
             stream.extra = descriptors.pop(of_ring)
         stream.is_planned = True
         for lost in self._gone | stream.lost:

@@ -25,8 +25,9 @@ from _multitables._core import Descriptor
 
 #: Bytes of a message at most.
 MESSAGE_BYTES = 1 << 16
-#: What keeps the bytes of memory as they are.
-SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE
+#: What keeps the size of memory, and its bytes, as they are.
+SIZE_SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW
+SEALS = SIZE_SEALS | fcntl.F_SEAL_WRITE
 
 
 def send(
@@ -70,15 +71,15 @@ def close(descriptors: list[Descriptor]) -> list[Descriptor]:
     return descriptors
 
 
-def sealed_bytes(memory: Descriptor) -> int:
-    """Return the size of memory whose bytes stay as they are.
+def sealed_bytes(memory: Descriptor, seals: int = SEALS) -> int:
+    """Return the size of memory that stays as its seals say.
 
     Raises
     ------
     OSError, ValueError
         It is no such memory.
     """
-    if fcntl.fcntl(memory, fcntl.F_GET_SEALS) & SEALS != SEALS:
+    if fcntl.fcntl(memory, fcntl.F_GET_SEALS) & seals != seals:
         raise ValueError("shared memory is not sealed")
     return os.fstat(memory.fileno()).st_size
 

@@ -85,22 +85,58 @@ class SharedReaders:
     # ---- streams
 
     def opened(
-        self, wanted: bytes, structure: Structure, open_here: Callable[[], Opened]
-    ) -> Opened:
-        """Return what one of the ranks, which want the same, opens for all."""
+        self, wanted: bytes, structure: Structure, open_here: Callable[[], Opened | _T]
+    ) -> Opened | _T:
+        """Return what one of the ranks, which want the same, opens for all.
 
-        def given(at: int, answer: dict[str, Any], descriptors: list[Descriptor]) -> Opened:
+        What is of another kind each of them opens.
+        """
+        opened: list[Opened | _T] = []
+
+        def made() -> tuple[Any, ...]:
+            opened.append(open_here())
+            return plans.of_opened(opened[0]) if isinstance(opened[0], Opened) else (None,)
+
+        given = self._values(wanted, made)
+        if opened:
+            return opened[0]
+        if given == (None,):
+            return open_here()
+        with _checked("an index"):
+            return plans.opened_of(given, structure)
+
+    def agree(self, wanted: bytes) -> None:
+        """Raise an OptionsError if another rank wants something else."""
+        self._values(wanted, lambda: (None,))
+
+    def _values(self, wanted: bytes, made: Callable[[], tuple[Any, ...]]) -> tuple[Any, ...]:
+        """Return the values that one of the ranks, which want the same, makes for all."""
+
+        def given(at: int, answer: dict[str, Any], descriptors: list[Descriptor]) -> Any:
             if "plan" in answer:
-                opened = open_here()
-                data = plans.encode(wanted, plans.of_opened(opened))
-                descriptors.append(_filled(data))
+                value = made()
+                descriptors.append(_filled(plans.encode(wanted, value)))
                 self._link.send({"planned": at}, descriptors)
             else:
                 with _checked("an index"):
                     value = plans.decode(messages.content(descriptors[0]), wanted)
-                    opened = plans.opened_of(value, structure)
             self._leave(at, holds=False)
-            return opened
+            return value
+
+        return self._next(given)
+
+    def chunks(self, n_bytes: int) -> Descriptor:
+        """Return memory for decoded chunks, which one of the ranks makes for all."""
+
+        def given(at: int, answer: dict[str, Any], descriptors: list[Descriptor]) -> Descriptor:
+            if "plan" in answer:
+                try:
+                    descriptors.append(Descriptor.for_chunks(n_bytes))
+                except OSError as error:
+                    raise ring_shortage(error, n_bytes, "chunks that ranks share") from error
+                self._link.send({"planned": at, "is_written": True}, descriptors)
+            self._leave(at, holds=False)
+            return Descriptor.copy_of(descriptors[0].fileno())
 
         return self._next(given)
 

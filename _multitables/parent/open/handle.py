@@ -7,7 +7,7 @@ Law
    had is kept for some seconds (closed.py).
 2. A `Handle` is one `open`. Closing it closes what was reached through it, and nothing else.
 3. No lock is held, so a fork finds none held: threads that open a file at the same moment may share
-   less.
+   less. Children share what they decode (siblings.py).
 4. A handle is pickled as the file's name, its fingerprint, the options and the version. A file that
    has another fingerprint where it is unpickled is a `FileChangedError`.
 5. The root is that of the file, or the group of a version of it. Names are paths from the root,
@@ -35,6 +35,7 @@ from _multitables.index.types import hdf5_errors
 from _multitables.options import CheckedVersion, FileOptions
 from _multitables.parent.open import closed
 from _multitables.parent.open.reading import Contents
+from _multitables.parent.readers.siblings import Siblings
 from _multitables.remote.names import absolute
 
 if TYPE_CHECKING:
@@ -263,7 +264,7 @@ class Handle:
         version = posixpath.basename(self.inside) or None
         main = self.main
         return _reopened, (
-            main.opened_by, main.fingerprint, self.options, version, self.directory,
+            main.opened_by, main.fingerprint, self.options, version, self.directory, Siblings(),
         )  # fmt: skip
 
 
@@ -273,6 +274,7 @@ def _reopened(
     options: FileOptions,
     version: str | None,
     directory: str,
+    _siblings: Siblings | None = None,
 ) -> Handle:
     handle = Handle(filename, options, None, directory)
     if handle.main.fingerprint != fingerprint:

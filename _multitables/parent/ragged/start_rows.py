@@ -11,7 +11,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 from _multitables import _core, machine, options, sizes
-from _multitables.errors import OptionsError
 from _multitables.index.chunk_index import ChunkIndex, changed
 from _multitables.index.datasets.source import Source
 from _multitables.index.files import device
@@ -30,10 +29,12 @@ from _multitables.plan.ragged import RaggedPlan
 from _multitables.plan.reader_options import BatchOptions, ReaderOptions, StreamOptions
 from _multitables.plan.row_order import CHUNKS, FILE_ORDER, FULL, WINDOW, OrderWords, file_order
 from _multitables.plan.row_subset import subset_of
-from _multitables.plan.sharding import Ranges
+from _multitables.plan.sharding import Part, Ranges
 
 #: Fetches of a full shuffle that are in memory at once, the one that is delivered among them.
 FULL_FETCHES = 3
+#: Windows of which ranks of a node keep the chunks: one may be ahead of another.
+SHARED_WINDOWS = 2
 #: Readers keep chunks of patches in one part in this many of the memory that is available.
 MEMORY_SHARE = 4
 
@@ -49,7 +50,7 @@ def stream_plan(opened: OpenedRows, wanted: StreamOptions, tail_only: bool = Fal
     ranges = ((whole if tail_only else 0, end),)
     laps = None if wanted.cyclic else 1
     return _plan(
-        opened, order, ranges, size, laps, wanted.cyclic, wanted.n_procs.count,
+        opened, order, ranges, size, laps, wanted.cyclic, (0, 1), wanted.n_procs.count,
         wanted.read_ahead, sizes.RAGGED_FETCH_BYTES,
     )  # fmt: skip
 
@@ -70,13 +71,33 @@ def open_and_start(
 
 
 def batch_plan(
-    opened: OpenedRows, wanted: BatchOptions, order: OrderWords, ranges: Ranges, epochs: int | None
+    opened: OpenedRows,
+    wanted: BatchOptions,
+    order: OrderWords,
+    ranges: Ranges,
+    epochs: int | None,
+    turn: Part,
 ) -> RaggedPlan:
-    """Plan epochs of batches."""
+    """Plan epochs of batches, of which ranks of a node take turns."""
+    fetch_bytes = max(_fetch_bytes(opened, order, wanted) // turn[1], sizes.RAGGED_FETCH_BYTES)
     return _plan(
-        opened, order, ranges, wanted.batch_size, epochs, False, wanted.n_procs.count,
-        wanted.read_ahead, _fetch_bytes(opened, order, wanted),
+        opened, order, ranges, wanted.batch_size, epochs, False, turn, readers_of(wanted, turn),
+        wanted.read_ahead, fetch_bytes,
     )  # fmt: skip
+
+
+def readers_of(wanted: BatchOptions, turn: Part) -> int:
+    """Return how many of the readers of a node are a rank's."""
+    return -(-wanted.n_procs.count // turn[1])
+
+
+def shared_bytes(opened: OpenedRows, order: OrderWords, wanted: BatchOptions) -> int:
+    """Return how many bytes of decoded chunks the ranks of a node keep together."""
+    every = sum(index.n_rows * index.row_bytes for index in opened.read)
+    kept = opened.grid.kept_bytes(order) if opened.grid else _fetch_bytes(opened, order, wanted)
+    needed = every if order.shuffle == FULL else SHARED_WINDOWS * kept
+    most = machine.available_bytes() // MEMORY_SHARE
+    return max(options.MIN_CACHE_BYTES, min(every, needed, most))
 
 
 def _fetch_bytes(opened: OpenedRows, order: OrderWords, wanted: BatchOptions) -> int:
@@ -99,6 +120,7 @@ def _plan(
     batch_size: int,
     laps: int | None,
     crosses: bool,
+    turn: Part,
     n_readers: int,
     read_ahead: int | None,
     fetch_bytes: int,
@@ -111,6 +133,7 @@ def _plan(
         batch_size=batch_size,
         laps=laps,
         crosses=crosses,
+        turn=turn,
         fixed_bytes=opened.fixed_bytes,
         spans=[(one.spans, one.element_bytes) for one in opened.entries if one.spans is not None],
         fetch_bytes=fetch_bytes,
@@ -126,8 +149,9 @@ def start_rows(
     opened: OpenedRows,
     plan: RaggedPlan,
     readers: Readers | None = None,
+    chunks: _core.Descriptor | None = None,
 ) -> RaggedQueue:
-    """Let readers of `pool` read what a plan says."""
+    """Let readers of `pool` read what a plan says; `chunks` they share with other processes."""
     needed = (plan.depth + 2) * max(plan.fetch_bytes, plan.longest_bytes)
     kept = None
     if opened.grid is not None:
@@ -146,7 +170,7 @@ def start_rows(
     readers = readers or pool.take(n_procs)
     try:
         filename = opened.indexes[0].filename
-        service = Service(filename, wanted, None, readers)
+        service = Service(filename, wanted, None, readers, chunks)
         if kept is not None:
             service.queue.keep_own()
         with spec.file.open() as source:
@@ -181,15 +205,3 @@ def window_of(opened: OpenedRows, order: OrderWords, wanted: BatchOptions) -> Or
     if grid is None or order.shuffle != WINDOW:
         return order
     return order if wanted.window_rows else replace(order, window_rows=grid.window)
-
-
-def check_options(wanted: BatchOptions) -> None:
-    """Raise if batches of ragged rows do not have an option."""
-    if wanted.share:
-        raise OptionsError(
-            f"share cannot be given with samples or ragged rows, got {wanted.share!r}: their "
-            "readers answer the requests of one process",
-            advice="Leave it out: each rank has readers of its own, for its part of an epoch",
-            option="share",
-            got=wanted.share,
-        )

@@ -78,28 +78,29 @@ class Service:
     """Serves requests of one process by a group of readers."""
 
     def __init__(
-        self, filename: Any, wanted: ReaderOptions, notify: Any, readers: AnyReaders | None = None
+        self,
+        filename: Any,
+        wanted: ReaderOptions,
+        notify: Any,
+        readers: AnyReaders | None = None,
+        chunks: _core.Descriptor | None = None,
     ) -> None:
         self.filename = filename
         self.n_readers = n_readers = wanted.n_procs.count
         self._wanted = wanted.n_procs
         self.requests = 0
-        self._cache_bytes = cache_bytes = wanted.cache_bytes
+        self._cache_bytes = wanted.cache_bytes
         #: Why it ended by itself. An exception kept here would keep the frames it was raised in.
         self._death: Death | None = None
-        self.lock = threading.RLock()
-        self.owner = os.getpid()
+        self.lock, self.owner = threading.RLock(), os.getpid()
         self._closing = self.ended = False
         self._looked = 0.0
         at_end = (lambda: None) if notify is None else partial(notify, QueueClosed)
         self.notifier = Notifier(self, at_end)
         n_slots = options.REQUEST_SLOTS if readers is None else options.ITERATION_SLOTS
-        self.queue: _core.WorkQueue = made(
-            lambda: _core.WorkQueue(arena(), n_readers, n_slots, cache_bytes), 0
-        )
-        self.pool: _core.Stages = made(
-            lambda: _core.Stages(arena(), wanted.memory_limit_bytes), wanted.memory_limit_bytes
-        )
+        counts, most = (n_readers, n_slots, wanted.cache_bytes), wanted.memory_limit_bytes
+        self.queue: _core.WorkQueue = made(lambda: _core.WorkQueue(arena(), *counts, chunks), 0)
+        self.pool: _core.Stages = made(lambda: _core.Stages(arena(), most), most)
         kind = Readers if wanted.n_procs.threads is False else RequestThreads
         self.readers = readers or kind(n_readers, wanted.library_timeout_seconds)
         self.readers.assign(self.queue)

@@ -35,6 +35,7 @@ from _multitables.parent.readers.death import Death
 from _multitables.parent.readers.missing import (
     missing_file,
     missing_filter,
+    missing_library,
     not_alone,
     too_large,
     untrusted,
@@ -195,9 +196,8 @@ def _library(place: Place, record: Record) -> Exception:
     if name == "StoreFailure":
         return _store(place, record)
     text = " ".join(text.split())
-    if name in LACKED:
-        return LACKED[name](place, text)
-    return library_error(
+    lacked = LACKED[name](place, text) if name in LACKED else None
+    return lacked or library_error(
         name,
         module,
         f"the {place.index.kind.library or 'h5py'} library failed for {place.where}: {text}",
@@ -207,7 +207,8 @@ def _library(place: Place, record: Record) -> Exception:
 
 
 #: By what reader/library_failure.py and reader/object_file.py raise.
-LACKED: dict[str, Callable[[Place, str], Exception]] = {
+LACKED: dict[str, Callable[[Place, str], Exception | None]] = {
+    "ModuleNotFoundError": missing_library,
     "NoFilterError": missing_filter,
     "NoFileError": missing_file,
     "UntrustedError": untrusted,

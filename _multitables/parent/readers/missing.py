@@ -13,6 +13,7 @@ from __future__ import annotations
 from _multitables.errors import (
     MissingFileError,
     MissingFilterError,
+    MissingLibraryError,
     UnsupportedDatasetError,
     refused_error,
 )
@@ -21,6 +22,8 @@ from _multitables.index.types import hdf5_errors
 from _multitables.parent.readers.place import Place
 
 _PYTABLES_FROM = "pip install tables, or conda install pytables"
+#: The extras that bring the libraries of readers.
+EXTRAS = {"h5py": "h5py", "tables": "pytables"}
 _PLUGIN = (
     "Install the filter's HDF5 plugin and name its folder in HDF5_PLUGIN_PATH, or store the data "
     "without the filter where it was made: h5repack -f NONE"
@@ -50,6 +53,19 @@ def missing_filter(place: Place, text: str) -> MissingFilterError:
         advice=advice,
         filter_id=number,
         filter_name=stored or known or "",
+        **place.values(),
+    )
+
+
+def missing_library(place: Place, text: str) -> MissingLibraryError | None:
+    """Compose the error for an HDF5 library that is not installed; None: it is, in part."""
+    library = place.index.kind.library or "h5py"
+    if repr(library) not in text:
+        return None
+    return MissingLibraryError(
+        f"{library} is not installed, which is needed to read {place.where}",
+        good=place.lost,
+        advice=f"Install it: pip install 'multitables[{EXTRAS[library]}]'",
         **place.values(),
     )
 

@@ -19,6 +19,7 @@
 //! 5. A chunk that goes while somebody copies from it lives on until that is done.
 //! 6. Knows nothing of files, filters or requests.
 
+pub mod processes;
 mod shared;
 
 pub use shared::SharedCache;

@@ -1,8 +1,8 @@
 //! Decoded chunks on their way to where a selection wants their elements.
 //!
 //! Law:
-//! 1. A chunk that is wanted whole and in its own order is decoded straight into the result. Others
-//!    are decoded into memory that is kept (`SharedCache`), or that was used before, and gathered.
+//! 1. A chunk that is wanted whole and in its own order is decoded straight into the result, unless
+//!    other processes may want it. Others are decoded into memory that is kept (`SharedCache`), or that was used before, and gathered.
 //! 2. What is decoded is not kept yet: the file is compared first (selected_read.rs).
 //! 3. Nothing but the selection's own elements of the result is written.
 
@@ -121,11 +121,16 @@ unsafe impl Place for PlaceSelected<'_> {
 
     fn target(&mut self, read: &ChunkRead) -> Option<*mut [u8]> {
         let wanted = &self.wanted[index(read)];
-        if let Some(row) = self.whole(wanted) {
+        let others = self.cache.is_some_and(SharedCache::has_others);
+        if let Some(row) = self.whole(wanted).filter(|_| !others) {
             return Some(&raw mut *self.out.part(row.dst..row.dst + read.size));
         }
-        let room = self.cache?.room(read.size)?;
+        let cache = self.cache?;
         let wanted = &mut self.wanted[index(read)];
+        let Some(room) = cache.room(read.size) else {
+            cache.abandon(wanted.key);
+            return None;
+        };
         wanted.room = room;
         Some(&raw mut wanted.room[..])
     }
@@ -151,9 +156,11 @@ unsafe impl Place for PlaceSelected<'_> {
     }
 
     fn released(&mut self, read: &ChunkRead) {
-        let room = std::mem::take(&mut self.wanted[index(read)].room);
+        let wanted = &mut self.wanted[index(read)];
+        let room = std::mem::take(&mut wanted.room);
         if let Some(cache) = self.cache.filter(|_| !room.is_empty()) {
             cache.give_back(room.len());
+            cache.abandon(wanted.key);
         }
     }
 

@@ -7,8 +7,10 @@
 //!    decoded alone the wanted blocks. All others wait until some are together, and are transferred.
 //! 3. Around the page cache, the next chunks are asked for before these are decoded. However a read
 //!    ends, it leaves no request in flight.
-//! 4. What was decoded is kept only when the file was compared after it was fetched.
-//! 5. An error names the chunk by the number of its record.
+//! 4. A chunk that another process decodes at this moment comes last: then it is there, or is decoded
+//!    here.
+//! 5. What was decoded is kept only when the file was compared after it was fetched.
+//! 6. An error names the chunk by the number of its record.
 
 use crate::chunk_cache::{Key, SharedCache};
 use crate::chunk_read::{Fetches, NO_CHUNK, room};
@@ -28,7 +30,7 @@ use crate::transfer::Transfer;
 use hdf5_filters::{FilterError, FilterErrorKind, Pipeline};
 use std::ops::Range;
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use tables::dataset::Chunk;
 
 /// How many chunks are transferred together, and how much one fetch brings, ...
@@ -38,6 +40,8 @@ const RUN_BYTES: u64 = 256 << 10;
 const DIRECT_BATCH_CHUNKS: usize = 4;
 /// From a store, which answers many requests at a time; the queue bounds their bytes.
 const REMOTE_BATCH_CHUNKS: usize = 256;
+/// How often is looked for what another process decodes.
+const GLANCE: Duration = Duration::from_micros(200);
 /// Larger pieces of chunks that are stored as they are have a fetch of their own.
 const PIECE_BYTES: usize = 64 << 10;
 
@@ -51,6 +55,8 @@ pub struct Scratch {
     cached: Cursor,
     value: Vec<u8>,
     served: Served,
+    /// Where others decode.
+    elsewhere: Vec<Cursor>,
     /// What waits to be transferred, and what was asked for already.
     next: Batch,
     submitted: Batch,
@@ -113,7 +119,8 @@ impl<'a> SelectedRead<'a> {
     fn run_from(&mut self, cursor: &mut Cursor) -> Result<(), TaskError> {
         self.scratch.served.0.clear();
         let is_last = self.chunk_iter().is_last(cursor);
-        if !is_last && !self.pipeline.is_identity(0) && self.cache.bytes() > 0 {
+        let may_have_some = self.cache.bytes() > 0 || self.cache.has_others();
+        if !is_last && !self.pipeline.is_identity(0) && may_have_some {
             self.serve_cached(cursor);
         }
         loop {
@@ -132,7 +139,23 @@ impl<'a> SelectedRead<'a> {
         }
         // What waits, and what was asked for before it.
         self.transfer()?;
-        self.transfer()
+        self.transfer()?;
+        self.serve_elsewhere()
+    }
+
+    /// Serve the chunks that others decoded meanwhile, or decode them.
+    fn serve_elsewhere(&mut self) -> Result<(), TaskError> {
+        while !self.scratch.elsewhere.is_empty() {
+            for cursor in std::mem::take(&mut self.scratch.elsewhere) {
+                self.serve(&cursor)?;
+            }
+            self.transfer()?;
+            self.transfer()?;
+            if !self.scratch.elsewhere.is_empty() {
+                std::thread::sleep(GLANCE);
+            }
+        }
+        Ok(())
     }
 
     fn serve_cached(&mut self, cursor: &Cursor) {
@@ -140,7 +163,8 @@ impl<'a> SelectedRead<'a> {
         ahead.clone_from(cursor);
         for turn in 1.. {
             if let Some((_, chunk)) = self.stored.lookup.chunk(ahead.grid_index) {
-                if self.find(&ahead, self.key(&chunk)) {
+                let len = self.stored.lookup.decoded_size(&chunk);
+                if self.find(&ahead, self.key(&chunk), len) {
                     self.scratch.served.add(turn);
                 }
             }
@@ -156,8 +180,8 @@ impl<'a> SelectedRead<'a> {
     }
 
     /// Gather from a chunk that the cache has. False if it has not.
-    fn find(&mut self, cursor: &Cursor, key: Key) -> bool {
-        let Some(bytes) = self.cache.find(key) else {
+    fn find(&mut self, cursor: &Cursor, key: Key, len: usize) -> bool {
+        let Some(bytes) = self.cache.find_any(key, len) else {
             return false;
         };
         let (segments, pairs) = (&cursor.segments, self.stored.chunk_iter.pairs());
@@ -180,7 +204,11 @@ impl<'a> SelectedRead<'a> {
             key: self.key(&chunk),
         };
         if !as_stored {
-            if self.find(cursor, here.key) {
+            if self.find(cursor, here.key, lookup.decoded_size(&chunk)) {
+                return Ok(());
+            }
+            if self.cache.is_begun(here.key) {
+                self.scratch.elsewhere.push(cursor.clone());
                 return Ok(());
             }
             count(&record.cache_misses, 1);
@@ -209,7 +237,10 @@ impl<'a> SelectedRead<'a> {
                 let hull = self.hull(cursor);
                 self.add(&here, hull.clone(), hull.len(), false)
             }
-            (false, true) => self.add(&here, 0..stored, size, false),
+            (false, true) => {
+                self.begin(here.key);
+                self.add(&here, 0..stored, size, false)
+            }
             (false, false) => self.miss(&here),
         }
     }
@@ -269,6 +300,13 @@ impl<'a> SelectedRead<'a> {
         Ok(())
     }
 
+    /// Other processes may wait for a chunk, which is kept.
+    fn begin(&self, key: Key) {
+        if self.keeps {
+            self.cache.begin(key);
+        }
+    }
+
     /// The cache lacks a chunk: decode it, or what is wanted of it.
     fn miss(&mut self, here: &InHand<'_>) -> Result<(), TaskError> {
         let size = self.stored.lookup.decoded_size(&here.chunk);
@@ -292,6 +330,7 @@ impl<'a> SelectedRead<'a> {
                 return Ok(());
             }
         }
+        self.begin(here.key);
         self.add(here, 0..here.chunk.stored_size as usize, size, worth)
     }
 
@@ -412,6 +451,7 @@ impl<'a> SelectedRead<'a> {
 
     /// Wait for what was asked for and is not wanted any more.
     fn discard(&mut self) {
+        self.scratch.elsewhere.clear();
         for batch in [&mut self.scratch.next, &mut self.scratch.submitted] {
             batch.chunks.clear();
             for ticket in batch.tickets.drain(..) {
@@ -433,7 +473,10 @@ fn keep(decoded: &mut [Wanted], cache: &SharedCache, stored: &mut ReadAhead<'_>)
         let room = std::mem::take(&mut wanted.room);
         match is_good {
             true => cache.keep(wanted.key, room, wanted.worth),
-            false => cache.give_back(room.len()),
+            false => {
+                cache.give_back(room.len());
+                cache.abandon(wanted.key);
+            }
         }
     }
     let kept = cache.bytes() as u64;

@@ -4,12 +4,13 @@
 //! 1. What is kept of a dataset goes by its file, as it was indexed, and by how its chunks decode.
 //! 2. A virtual dataset is a read inside a read: the reader of its parts is handed in from above.
 
+use crate::chunk_cache::processes::ProcessCache;
 use crate::chunk_cache::{Key, SharedCache};
 use crate::elements::ReadElements;
 use crate::fetch::data_file::OpenFiles;
 use crate::select::chunk_iter::Geometry;
 use std::collections::hash_map::RandomState;
-use std::hash::BuildHasher;
+use std::hash::{BuildHasher, Hash};
 use std::sync::Arc;
 use tables::dataset::{Chunk, Dataset, DatasetTable};
 
@@ -62,17 +63,40 @@ pub type MakeElements = fn(&Arc<DatasetTable>, &Arc<Shared>) -> Box<dyn ReadElem
 pub struct Shared {
     pub cache: SharedCache,
     pub files: OpenFiles,
-    numbers: RandomState,
+    numbers: Numbers,
     /// Makes what reads the virtual datasets of a table.
     pub assembler: MakeElements,
 }
 
+/// Makes the numbers of files and ways to decode them, which nobody can foresee.
+#[derive(Debug)]
+enum Numbers {
+    Own(RandomState),
+    /// The same in all processes that share chunks.
+    OfAll(Arc<ProcessCache>),
+}
+
+impl Numbers {
+    fn of(&self, what: impl Hash) -> u64 {
+        match self {
+            Numbers::Own(state) => state.hash_one(what),
+            Numbers::OfAll(cache) => cache.number_of(what),
+        }
+    }
+}
+
 impl Shared {
-    pub fn new(cache_limit_bytes: usize, assembler: MakeElements) -> Shared {
+    /// `others`: chunks that other processes decode, too.
+    pub fn new(
+        cache_limit_bytes: usize,
+        others: Option<Arc<ProcessCache>>,
+        assembler: MakeElements,
+    ) -> Shared {
+        let own = || Numbers::Own(RandomState::new());
         Shared {
-            cache: SharedCache::new(cache_limit_bytes),
+            numbers: others.clone().map_or_else(own, Numbers::OfAll),
+            cache: SharedCache::new(cache_limit_bytes, others),
             files: OpenFiles::default(),
-            numbers: RandomState::new(),
             assembler,
         }
     }
@@ -96,10 +120,10 @@ impl Shared {
             // Servers make ETags of sizes and times: those of several objects may be equal.
             let name = file.access.as_ref().map(|_| &file.filename);
             let what = (&file.fingerprint, name, file.direct, &file.inline);
-            self.numbers.hash_one(what)
+            self.numbers.of(what)
         });
         let how = (&dataset.filters, &dataset.conversion, dataset.decoded_size);
-        let decoding = self.numbers.hash_one(how);
+        let decoding = self.numbers.of(how);
         let chunks = table.chunks_of(dataset);
         let is_alone = chunks.iter().all(|c| c.source as usize == dataset.source);
         // By its number a source is found, and parts by the numbers of datasets.
@@ -109,7 +133,7 @@ impl Shared {
         };
         let own = (dataset.source, sources[dataset.source], decoding);
         Ok(SelectedDataset {
-            way: self.numbers.hash_one((own, others)),
+            way: self.numbers.of((own, others)),
             keys: Keys { sources, decoding },
             geometry,
             number,

@@ -149,9 +149,9 @@ impl Child {
         }
     }
 
-    /// Send a number and two descriptors; nothing, if it was ended before.
-    pub fn send(&self, number: u32, descriptors: [BorrowedFd<'_>; 2]) -> io::Result<()> {
-        let raw = descriptors.map(|fd| fd.as_raw_fd());
+    /// Send a number and descriptors; nothing, if it was ended before.
+    pub fn send(&self, number: u32, descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
+        let raw: Vec<RawFd> = descriptors.iter().map(AsRawFd::as_raw_fd).collect();
         self.send_message(&number.to_le_bytes(), &raw)
     }
 

@@ -201,14 +201,29 @@ impl Mapping {
         } else {
             libc::PROT_READ
         };
-        let flags = libc::MAP_SHARED | populate(len);
+        Mapping::shared(fd, offset, len, protection, populate(len))
+    }
+
+    /// Map the first `len` bytes of sparse memory for writing, without entering a page, which would
+    /// make it.
+    pub fn sparse(fd: BorrowedFd<'_>, len: usize) -> io::Result<Mapping> {
+        Mapping::shared(fd, 0, len, libc::PROT_READ | libc::PROT_WRITE, 0)
+    }
+
+    fn shared(
+        fd: BorrowedFd<'_>,
+        offset: usize,
+        len: usize,
+        protection: libc::c_int,
+        flags: libc::c_int,
+    ) -> io::Result<Mapping> {
         // SAFETY: a fresh mapping at an address of the kernel's choice touches no Rust memory.
         let at = unsafe {
             libc::mmap(
                 std::ptr::null_mut(),
                 len.max(1),
                 protection,
-                flags,
+                libc::MAP_SHARED | flags,
                 fd.as_raw_fd(),
                 offset as libc::off_t,
             )

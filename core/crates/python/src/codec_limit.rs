@@ -23,7 +23,7 @@ impl Trial {
 
     /// Send it to a reader, which has this number in it.
     fn send_to(&self, child: &Child, number: u32) -> PyResult<()> {
-        child.0.send(number | TRIAL, self.0.fds()).map_err(refused)
+        child.0.send(number | TRIAL, &self.0.fds()).map_err(refused)
     }
 
     /// `look`, for this many seconds.

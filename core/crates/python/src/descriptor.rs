@@ -5,6 +5,7 @@
 //!    number that Python holds would stay open there.
 
 use super::child::refused;
+use engine::chunk_cache::processes::{self, ProcessCache};
 use os::descriptors::{copy_of, open_at, receive_with_descriptors};
 use os::memory::sealed_memfd;
 use pyo3::exceptions::PyValueError;
@@ -55,6 +56,27 @@ impl Descriptor {
         made.map(Descriptor::of).map_err(refused)
     }
 
+    /// Memory for `n_bytes` of decoded chunks, which readers of several processes share.
+    #[staticmethod]
+    fn for_chunks(n_bytes: usize) -> PyResult<Descriptor> {
+        let made = ProcessCache::new(n_bytes).and_then(|chunks| chunks.fd().try_clone_to_owned());
+        made.map(Descriptor::of).map_err(refused)
+    }
+
+    /// Before a child is started: the memory in which children share the chunks that they decode, of
+    /// `n_bytes` if it is new. Forked ones have it then.
+    #[staticmethod]
+    fn for_children(n_bytes: usize) -> PyResult<Descriptor> {
+        let chunks = processes::for_children(n_bytes).map_err(refused)?;
+        (chunks.fd().try_clone_to_owned())
+            .map_or_else(|error| Err(refused(error)), |fd| Ok(Descriptor::of(fd)))
+    }
+
+    /// In a child that was not forked: share chunks in memory of its parent.
+    fn join_siblings(&self) -> PyResult<()> {
+        processes::join(self.taken()?).map_err(refused)
+    }
+
     /// Take a message of at most `most` bytes from a socket, without waiting: the bytes, the
     /// descriptors that came along, and whether more was sent.
     #[staticmethod]
@@ -85,6 +107,13 @@ impl Descriptor {
 }
 
 impl Descriptor {
+    /// A copy of it.
+    pub fn copied(&self) -> PyResult<OwnedFd> {
+        let open = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let copy = open.as_ref().map(OwnedFd::try_clone).transpose()?;
+        copy.ok_or_else(|| PyValueError::new_err("the file is closed"))
+    }
+
     fn of(fd: OwnedFd) -> Descriptor {
         Descriptor(Mutex::new(Some(fd)))
     }

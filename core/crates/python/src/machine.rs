@@ -3,6 +3,7 @@
 //! Law:
 //! 1. A limit is read each time: it changes while the process runs.
 
+use engine::chunk_cache::processes;
 use engine::fetch::direct::io_uring_available;
 use os::{limits, recycled};
 use pyo3::prelude::*;
@@ -21,6 +22,7 @@ pub fn release_memory(py: Python<'_>) {
     py.detach(|| {
         ring_threads::release();
         recycled::release();
+        processes::release();
     });
 }
 

@@ -5,10 +5,12 @@
 //! 2. Refusals are exceptions of errors.py's kinds only in Python: here they are codes.
 
 use super::child::{Child, refused};
+use super::descriptor::Descriptor;
 use super::request_handle::{RequestHandle, deadline_in};
 use super::stages::{Arena, Stages};
 use super::table::Table;
 use super::words::{not_shared, words_of};
+use engine::chunk_cache::processes::ProcessCache;
 use engine::heap_read::{Descriptors, KIND_HEAP, picture_bytes};
 use engine::select::selection::Hyperslab;
 use numpy::npyffi::npy_intp;
@@ -146,15 +148,21 @@ impl WorkQueue {
 
 #[pymethods]
 impl WorkQueue {
-    /// `n_slots` is a power of two.
+    /// `n_slots` is a power of two. `chunks`: memory for chunks (`Descriptor.for_chunks`), which its
+    /// readers share with those of other processes.
     #[new]
+    #[pyo3(signature = (arena, n_readers, n_slots, cache_bytes, chunks=None))]
     fn new(
         arena: &Arena,
         n_readers: usize,
         n_slots: usize,
         cache_bytes: usize,
+        chunks: Option<&Descriptor>,
     ) -> PyResult<WorkQueue> {
-        let dispatch = Dispatcher::new(arena.0.clone(), n_readers, n_slots, cache_bytes)?;
+        let open = |memory: &Descriptor| Ok::<_, PyErr>(ProcessCache::open(memory.copied()?)?);
+        let others = chunks.map(open).transpose()?.map(Arc::new);
+        let arena = arena.0.clone();
+        let dispatch = Dispatcher::new(arena, n_readers, n_slots, cache_bytes, others)?;
         Ok(WorkQueue(dispatch))
     }
 
@@ -175,8 +183,14 @@ impl WorkQueue {
 
     /// Send it to a reader, which has this number in it; nothing, if it has ended.
     fn send_to(&self, child: &Child, number: u32) -> PyResult<()> {
-        let arena = self.0.arena.fd();
-        let send = |fd: &OwnedFd| child.0.send(number | WORK_QUEUE, [fd.as_fd(), arena]);
+        let (arena, others) = (self.0.arena.fd(), &self.0.others);
+        let send = |fd: &OwnedFd| {
+            let both = [fd.as_fd(), arena].into_iter();
+            let all: Vec<_> = both
+                .chain(others.iter().map(|others| others.fd()))
+                .collect();
+            child.0.send(number | WORK_QUEUE, &all)
+        };
         self.0
             .with_fd(|fd| fd.map_or(Ok(()), send))
             .map_err(refused)

@@ -332,7 +332,7 @@ impl Ring {
         match self.open_descriptors(&self.fds.lock().unwrap_or_else(PoisonError::into_inner)) {
             Some((plan, ring)) => {
                 self.inner.leases.keep(false);
-                child.0.send(number, [plan, ring]).map_err(refused)
+                child.0.send(number, &[plan, ring]).map_err(refused)
             }
             None => Ok(()),
         }

@@ -76,7 +76,7 @@ struct Submitted {
 
 impl Part<'_> {
     fn open(&mut self) -> Result<(), TaskError> {
-        let (table, shared) = (&self.plan.table, Arc::new(Shared::new(0, assembler)));
+        let (table, shared) = (&self.plan.table, Arc::new(Shared::new(0, None, assembler)));
         for dataset in &table.datasets {
             let open = OpenDataset::open(table, dataset, &shared, self.record, 0)?;
             self.open.push(open);

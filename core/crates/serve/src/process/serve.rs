@@ -3,7 +3,7 @@
 //! Law:
 //! 1. The parent sends one message a stream: a reader's number, and the plan's and the ring's
 //!    descriptors; with a mark on the number it is a trial (codec_limit.rs) without a ring, or a work
-//!    queue and an arena (requests/). The end of the socket ends the reader.
+//!    queue, an arena, and memory for chunks if readers share them (requests/). The end of the socket ends the reader.
 //! 2. When the parent dies, however it dies, this process ends by itself.
 //! 3. No panic leaves this file: it becomes a failed task.
 
@@ -31,10 +31,11 @@ pub struct Library<'a> {
 pub fn serve(socket: OwnedFd, parent: i32, library: &mut Library<'_>) -> io::Result<()> {
     parent::end_with(parent, socket.as_raw_fd())?;
     close_with_program(socket.as_fd()); // what the library starts must not keep it
-    while let Some((me, plan_fd, ring_fd)) = receive(&socket)? {
+    while let Some((me, plan_fd, ring_fd, others)) = receive(&socket)? {
         if me & WORK_QUEUE != 0 {
             let me = (me & !WORK_QUEUE) as usize;
-            serve_requests(plan_fd.as_fd(), ring_fd.as_fd(), me, library.request)?;
+            let (work_queue, arena) = (plan_fd.as_fd(), ring_fd.as_fd());
+            serve_requests(work_queue, arena, others, me, library.request)?;
             continue;
         }
         let plan = Plan::over(Plan::mapped(plan_fd.as_fd())?)
@@ -100,8 +101,11 @@ pub(super) fn stream(
     ring.control.tell_rest();
 }
 
-/// The next stream: this reader's number, the plan, the ring; `None` at the end of the socket.
-fn receive(socket: &OwnedFd) -> io::Result<Option<(u32, OwnedFd, OwnedFd)>> {
+/// What a message has: this reader's number, the plan, the ring, and perhaps memory for chunks.
+type Message = (u32, OwnedFd, OwnedFd, Option<OwnedFd>);
+
+/// The next stream; `None` at the end of the socket.
+fn receive(socket: &OwnedFd) -> io::Result<Option<Message>> {
     let mut number = [0u8; 4];
     let Received {
         len: got,
@@ -111,8 +115,9 @@ fn receive(socket: &OwnedFd) -> io::Result<Option<(u32, OwnedFd, OwnedFd)>> {
     if got == 0 {
         return Ok(None);
     }
+    let others = (found.len() == 3).then(|| found.pop()).flatten();
     match (got, found.pop(), found.pop()) {
-        (4, Some(ring), Some(plan)) => Ok(Some((u32::from_le_bytes(number), plan, ring))),
+        (4, Some(ring), Some(plan)) => Ok(Some((u32::from_le_bytes(number), plan, ring, others))),
         _ => Err(io::Error::new(
             io::ErrorKind::InvalidData,
             "a message of another kind",

@@ -7,10 +7,11 @@
 //! 2. However a read ends, no thread works for it any more when it returns. Of several errors the
 //!    first in the order of chunks is told, and no panic leaves this file.
 //! 3. A forked child makes threads, cache and descriptors of its own. Its parent's stay where they are,
-//!    neither locked nor freed.
+//!    neither locked nor freed. Children of one parent share the chunks that they decode.
 //! 4. Nothing is opened or started before a read needs it.
 
 use engine::assemble::assembler;
+use engine::chunk_cache::processes::shared_with_siblings;
 use engine::chunk_read::NO_CHUNK;
 use engine::counters::Record;
 use engine::read_context::ReadContext;
@@ -157,11 +158,12 @@ impl Drop for LocalReader {
 
 impl State {
     fn new(cache_bytes: usize) -> std::io::Result<State> {
+        let others = shared_with_siblings().filter(|_| cache_bytes > 0);
         Ok(State {
             mark: ForkMark::new()?,
             workers: OnceLock::new(),
             remote_workers: OnceLock::new(),
-            shared: Arc::new(Shared::new(cache_bytes, assembler)),
+            shared: Arc::new(Shared::new(cache_bytes, others, assembler)),
             contexts: Mutex::default(),
             records: Mutex::default(),
         })

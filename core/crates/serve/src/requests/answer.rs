@@ -6,6 +6,7 @@
 //! 2. A bounded number of datasets is known at a time; the least recently used is forgotten first.
 
 use engine::assemble::assembler;
+use engine::chunk_cache::processes::ProcessCache;
 use engine::counters::Record;
 use engine::fetch::queue::Turn;
 use engine::fetch::recent::Recent;
@@ -42,7 +43,7 @@ pub struct Answerer {
 
 impl Answerer {
     pub fn new(arena: Arc<Mapping>, cache_limit_bytes: usize) -> Answerer {
-        Answerer::with(arena, Answerer::shared(cache_limit_bytes))
+        Answerer::with(arena, Answerer::shared(cache_limit_bytes, None))
     }
 
     /// One of several that have something in common.
@@ -57,9 +58,9 @@ impl Answerer {
         }
     }
 
-    /// What several may have in common, with a cache of decoded chunks.
-    pub fn shared(cache_limit_bytes: usize) -> Arc<Shared> {
-        Arc::new(Shared::new(cache_limit_bytes, assembler))
+    /// What several may have in common, with a cache of decoded chunks, and one of `others`.
+    pub fn shared(cache_limit_bytes: usize, others: Option<Arc<ProcessCache>>) -> Arc<Shared> {
+        Arc::new(Shared::new(cache_limit_bytes, others, assembler))
     }
 
     /// One that has not begun anything, in place of this one.

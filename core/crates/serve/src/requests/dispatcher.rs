@@ -12,6 +12,7 @@ use crate::requests::here::Here;
 use crate::requests::shared_dataset::SharedDataset;
 use crate::requests::stage_pool::{Refusal, StageLease, StagePool};
 use crate::requests::work_queue::{INLINE_WORDS, Slot, WorkQueue};
+use engine::chunk_cache::processes::{ProcessCache, shared_with_siblings};
 use engine::task_error::TaskError;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -66,6 +67,8 @@ pub struct Dispatcher {
     outlived: AtomicBool,
     /// Who answers in this process.
     pub here: Here,
+    /// Memory for chunks that readers of other processes decode, too.
+    pub others: Option<Arc<ProcessCache>>,
 }
 
 struct State {
@@ -83,8 +86,11 @@ impl Dispatcher {
         n_readers: usize,
         n_slots: usize,
         cache_bytes: usize,
+        others: Option<Arc<ProcessCache>>,
     ) -> io::Result<Arc<Dispatcher>> {
         let (fd, work_queue) = WorkQueue::new(n_readers, n_slots, cache_bytes)?;
+        let siblings = || shared_with_siblings().filter(|_| cache_bytes > 0);
+        let others = others.or_else(siblings);
         Ok(Arc::new(Dispatcher {
             state: Mutex::new(State {
                 free: (0..work_queue.n_slots() as u32).rev().collect(),
@@ -93,7 +99,8 @@ impl Dispatcher {
                 spare_requests: Vec::new(),
                 pending: 0,
             }),
-            here: Here::new(n_readers * cache_bytes),
+            here: Here::new(n_readers * cache_bytes, others.clone()),
+            others,
             work_queue,
             arena,
             fd: Mutex::new(Some(fd)),

@@ -6,6 +6,7 @@
 
 use crate::requests::answer::Answerer;
 use crate::requests::handle::lock;
+use engine::chunk_cache::processes::ProcessCache;
 use engine::counters::Record;
 use engine::shared::Shared;
 use os::memory::Mapping;
@@ -15,6 +16,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 
 pub struct Here {
     cache_bytes: usize,
+    others: Option<Arc<ProcessCache>>,
     /// Whether this process answers, and whether threads of it do.
     is_open: AtomicBool,
     has_threads: AtomicBool,
@@ -30,9 +32,10 @@ pub(super) struct Spare {
 }
 
 impl Here {
-    pub fn new(cache_bytes: usize) -> Here {
+    pub fn new(cache_bytes: usize, others: Option<Arc<ProcessCache>>) -> Here {
         Here {
             cache_bytes,
+            others,
             is_open: AtomicBool::new(false),
             has_threads: AtomicBool::new(false),
             shared: OnceLock::new(),
@@ -60,9 +63,8 @@ impl Here {
 
     /// One more who answers.
     pub(super) fn answerer(&self, arena: &Arc<Mapping>) -> Answerer {
-        let shared = self
-            .shared
-            .get_or_init(|| Answerer::shared(self.cache_bytes));
+        let others = || self.others.clone();
+        let shared = (self.shared).get_or_init(|| Answerer::shared(self.cache_bytes, others()));
         Answerer::with(arena.clone(), shared.clone())
     }
 

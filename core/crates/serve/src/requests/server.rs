@@ -8,13 +8,14 @@
 
 use crate::requests::answer::Answerer;
 use crate::requests::work_queue::{DONE, FAILED, INLINE_WORDS, MAX_DIMS, MORE, Next, WorkQueue};
+use engine::chunk_cache::processes::ProcessCache;
 use engine::counters::{Mark, Record, STATE_FINISHED, add_ns};
 use engine::fetch::queue::{Turn, Turnstile};
 use engine::scatter::out::Out;
 use engine::task_error::{TaskError, panicked};
 use os::memory::{Mapping, SIZE_SEALS, sealed_len};
 use std::io;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::time::{Duration, Instant};
@@ -29,10 +30,12 @@ pub(super) const NAP: Duration = Duration::from_millis(500);
 pub type LibraryRequest<'a> =
     dyn FnMut(&[u8], &mut [u8], Mark<'_>) -> Result<(u64, Vec<u64>), String> + 'a;
 
-/// Serve a work queue until it is closed and empty, or stopped.
+/// Serve a work queue until it is closed and empty, or stopped. `others`: memory for chunks that other
+/// processes decode, too.
 pub fn serve_requests(
     work_queue: BorrowedFd<'_>,
     arena: BorrowedFd<'_>,
+    others: Option<OwnedFd>,
     me: usize,
     library: &mut LibraryRequest<'_>,
 ) -> io::Result<()> {
@@ -47,8 +50,10 @@ pub fn serve_requests(
     let arena = Arc::new(Mapping::new(arena, 0, arena_bytes, true)?);
     let record = work_queue.record(me);
     record.begin();
+    let others = others.map(ProcessCache::open).transpose()?.map(Arc::new);
+    let shared = Answerer::shared(work_queue.cache_bytes(), others);
     let mut server = Server {
-        answerer: Answerer::new(arena.clone(), work_queue.cache_bytes()),
+        answerer: Answerer::with(arena.clone(), shared),
         work_queue: &work_queue,
         arena: &arena,
         me,

@@ -88,6 +88,7 @@ impl<'a> Reader<'a> {
             open,
             shared: Arc::new(Shared::new(
                 kept_bytes(&plan.table, plan.cache_bytes()),
+                None,
                 assembler,
             )),
             spare_runs: Vec::new(),

@@ -7,7 +7,7 @@ const READERS: usize = 3;
 
 fn dispatch(n_slots: usize) -> Arc<Dispatcher> {
     let arena = Arena::new(64 << 20).unwrap();
-    Dispatcher::new(arena, READERS, n_slots, 0).unwrap()
+    Dispatcher::new(arena, READERS, n_slots, 0, None).unwrap()
 }
 
 fn soon() -> Instant {
