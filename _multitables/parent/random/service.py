@@ -166,15 +166,16 @@ class Service:
         words: bytes,
         dtype: np.dtype[Any],
         shape: list[int],
+        stages: _core.Stages,
         tries: int | None = None,
     ) -> Request:
         """Ask for elements in the global heap; `key` is the dataset that names them."""
         core = _catalogues(key).part("", self.queue).core
         assert core is not None
-        request = Request(self, key, self.pool, None)
+        request = Request(self, key, stages, None)
         Ask(request).handle = self._send(
-            lambda patience: self.queue.hyperslab(core, words, dtype, shape, self.pool, patience),
-            self.pool,
+            lambda patience: self.queue.hyperslab(core, words, dtype, shape, stages, patience),
+            stages,
             tries,
         )
         return request
