@@ -113,6 +113,8 @@
 #     column_plan.py       groups of columns and the ends of blocks -> ReadPlan
 #     inner_selection.py     what rows have of the axes behind the first
 #     casts.py               the pictures, type and scale of each dataset of a stream
+#     stacking.py            datasets that lie in one array
+#     placing.py             crops, flips and channels: where readers place the elements of rows
 #     row_subset.py          which rows take part in training
 #     sharding.py            which positions of an epoch a rank delivers, and what is left
 #     checkpoint.py          where training stands, as a state that can be saved

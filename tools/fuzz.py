@@ -261,6 +261,13 @@ def table_seeds(paths: Sequence[Path]) -> Iterator[tuple[str, str, bytes]]:
             x = reader.get_dataset("/x")
             for key in (np.s_[2:9:3], np.s_[[1, 3, 8]], np.s_[..., 0]):
                 reader.request(x[key]).get()
+    placed = next(path for path in paths if path.stem == "btree_1")
+    with (
+        multitables.Streamer(placed) as streamer,
+        streamer.get_batches(("/x", "/x"), 40, n_procs=1, crop=(2,), flip=0, into=1) as batches,
+    ):
+        for batch in batches:
+            del batch
     table = b""
     for number, (what, encoded) in enumerate(found):
         if what == "words":

@@ -91,7 +91,7 @@ def jax_batches(
     batches = streamer.get_batches(
         path, batch_size, rank=rank or 0, world_size=world_size or 1, **options
     )
-    brains = bfloat16_of(path, options["dtype"]) if options.get("dtype") is not None else []
+    brains = bfloat16_of(path, options)
     return JaxBatches(batches, transform, f"{path!r} in {file_title(streamer.filename)}", brains)
 
 

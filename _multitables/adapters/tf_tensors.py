@@ -67,8 +67,8 @@ def tf_dataset(
     """
     if isinstance(sample := options.get("sample"), Ranges):
         raise wrong("sample", "has samples of different lengths", sample, "Give Clips or At")
-    dtype = options.get("dtype")
-    if dtype is not None and any(bfloat16_of(path, dtype)):
+    if any(bfloat16_of(path, options)):
+        dtype = options["dtype"]
         raise wrong("dtype", "cannot be bfloat16 here", dtype, "Let TensorFlow cast what it gets")
     batches = Streamer(filename, **(open_options or {})).get_batches(path, batch_size, **options)
     rows = batch_size if options.get("drop_last") else None

@@ -129,9 +129,8 @@ class TorchDataset(IterableDataset[Any]):
         self.batch_size = batch_size
         self._pin_memory = pin_memory
         self._transform = transform
-        dtype = options.get("dtype")
         #: Which tensors are of bfloat16.
-        self._brains = [] if path is None or dtype is None else bfloat16_of(path, dtype)
+        self._brains = [] if path is None else bfloat16_of(path, options)
         self._streams: tuple[Any, ...] = ()
         #: What `load_state_dict` was given, its epoch, and the number of the pass that it is for;
         #: None in a process of a DataLoader.

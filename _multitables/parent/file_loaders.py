@@ -22,6 +22,7 @@ from _multitables.parent.readers.reader_pool import ReaderPool
 from _multitables.parent.stream.open_stream import DataSpec, check_one_file
 from _multitables.parent.titles import file_title
 from _multitables.plan.casts import Dtype, Images, Scales, check_casts
+from _multitables.plan.placing import Channels, Crops, Flips, check_placing
 from _multitables.plan.reader_options import (
     BatchOptions,
     CollectionOptions,
@@ -30,6 +31,7 @@ from _multitables.plan.reader_options import (
     StreamerOptions,
 )
 from _multitables.plan.samples import Sample, check_sample
+from _multitables.plan.stacking import IntoOption
 from _multitables.plan.weights import check_weights
 from _multitables.tree import Paths, one_path, structure_of
 
@@ -89,6 +91,10 @@ class FileLoaders:
         dtype: Dtype | None = None,
         scale: Scales | None = None,
         decode: Images | None = None,
+        crop: Crops | None = None,
+        flip: Flips | None = None,
+        channels: Channels | None = None,
+        into: IntoOption | None = None,
     ) -> Batches:
         """Stream a dataset, or several in lock-step, as batches for training.
 
@@ -171,6 +177,27 @@ class FileLoaders:
             height, width, channels), or what `dtype` and `scale` make of them. Elements are
             sequences of uint8 of any length, opaque, or strings of a fixed size. A row without such
             a picture raises `ImageError`.
+        crop : int, tuple or mapping, optional
+            Deliver a window of each row, for all datasets or by paths or keys. Where it begins is
+            drawn for each sample from `seed` and epoch. ``(height, width)``, or one number for
+            both: of rows of two axes, and of the first two of three, or the last two where
+            `channels` is ``"last"``. Of other rows a number, or None for all, for each axis.
+        flip : {"horizontal", "vertical"}, int, tuple of these, or mapping, optional
+            Mirror rows along an axis, each sample with probability 1/2: left and right, top and
+            bottom (the axes of a picture, as for `crop`), or axes of a row, by their numbers from 0
+            on. Along each of several axes it is drawn anew.
+        channels : {"first", "last"} or mapping, optional
+            Move the last axis of a row before its others, or the first one behind them. All else
+            counts axes of rows as they are stored (or decoded).
+        into : int or mapping, optional
+            Deliver all datasets in one array, along this axis of it: with 1 a batch has the shape
+            ``(batch, datasets, *row)``. Of a dict of paths also ``{"fields": ("u", "v")}``: the
+            datasets of these keys come under another one, along axis 1. They must be alike.
+
+            Readers place elements where these four have them, so no batch is copied. All
+            datasets, and all rows of a clip, have the draws of their sample. What is given for all
+            leaves rows alone that have no such axes (of `channels`: fewer than three), such as
+            labels. Patches, ranges and boxes are refused.
 
         Returns
         -------
@@ -190,7 +217,8 @@ class FileLoaders:
 
         drawn = check_weights(weights, draws, rows)
         sample = check_sample("sample", sample)
-        spec = self._spec(given, wanted.version, sample=sample, **drawn)
+        placing = check_placing(path, crop, flip, channels, into)
+        spec = self._spec(given, wanted.version, sample=sample, placing=placing, **drawn)
         return self._loader(Batches, RowUnit, spec, wanted)
 
     def get_collection(

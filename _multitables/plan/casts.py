@@ -21,6 +21,7 @@ from _multitables.index.types.cast import BFLOAT16, NUMBERS, Cast, is_number
 from _multitables.index.types.image import Image
 from _multitables.index.types.plugins import READERS_FILTERS
 from _multitables.options import wrong
+from _multitables.plan.stacking import check_into
 from _multitables.tree import Paths, map_arrays, structure_of
 
 #: Values of `dtype`: one for all datasets, or some by their paths, or keys.
@@ -69,30 +70,35 @@ def check_casts(
     """
     if dtype is None and scale is None and decode is None:
         return None
-    images = _of_each("decode", decode, path)
+    images = of_each("decode", decode, path)
     for image in images:
         if not isinstance(image, Image | None):
             raise wrong("decode", "must be an Image, or name one for a path", image, _IMAGE)
-    names = [_name(one) for one in _of_each("dtype", dtype, path)]
-    scales = [_pair(one) for one in _of_each("scale", scale, path)]
+    names = [_name(one) for one in of_each("dtype", dtype, path)]
+    scales = [_pair(one) for one in of_each("scale", scale, path)]
     each = [_cast(*both) for both in zip(names, scales, strict=True)]
     given = {"scale": scale, "dtype": dtype, "decode": decode}
     option = next(name for name, one in given.items() if one is not None)
     return Casts(tuple(each), tuple(images), option)
 
 
-def bfloat16_of(path: Paths, dtype: Dtype | None) -> list[bool]:
-    """Return for each dataset whether it is delivered as bits of bfloat16."""
-    return [_name(one) == BFLOAT16 for one in _of_each("dtype", dtype, path)]
+def bfloat16_of(path: Paths, options: Mapping[str, Any]) -> list[bool]:
+    """Return for each array of a batch whether it has bits of bfloat16."""
+    if options.get("dtype") is None:
+        return []
+    each = [_name(one) == BFLOAT16 for one in of_each("dtype", options["dtype"], path)]
+    into = check_into(path, options.get("into"))
+    return each if into is None else [each[one[0]] for one in into.outputs(len(each))]
 
 
 def as_bfloat16(batch: Any, brains: Sequence[bool], change: Callable[[Any], Any]) -> Any:
     """Return a batch in which arrays of bits of bfloat16 are changed."""
     which = iter(brains)
-    return map_arrays(lambda array: change(array) if next(which) else array, batch)
+    return map_arrays(lambda array: change(array) if next(which, False) else array, batch)
 
 
-def _of_each(option: str, given: Any, path: Paths) -> list[Any]:
+def of_each(option: str, given: Any, path: Paths) -> list[Any]:
+    """Return what is given for each dataset: for all, or by paths or keys."""
     structure, paths = structure_of(path)
     names = [str(one) for one in paths]
     if not isinstance(given, Mapping):

@@ -190,10 +190,11 @@ def _parsed(
     data = state.get("data")
     if not isinstance(data, Mapping):
         raise _damaged("it names no data")
-    for name, wanted in identity.items():
-        if data.get(name) != wanted:
+    for name in {**identity, **data}:
+        was, wanted = data.get(name), identity.get(name)
+        if was != wanted:
             raise refused(
-                f"the state is of other batches: {name} was {data.get(name)!r}, and is {wanted!r}",
+                f"the state is of other batches: {name} was {was!r}, and is {wanted!r}",
                 "Make the batches with the options that they had, from the same data",
             )
     try:

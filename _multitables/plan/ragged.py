@@ -73,7 +73,7 @@ class Fetch:
         else:
             lengths = ends - begins
             offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
-            begins, lengths, _ = Spans(begins, lengths).joined()
+            begins, lengths, *_ = Spans(begins, lengths).joined()
         some = lengths > 0
         return Spans(begins[some], lengths[some]), offsets
 

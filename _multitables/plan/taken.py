@@ -9,14 +9,14 @@ Law
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from _multitables.index.chunk_index import AxisWindow
-from _multitables.select.selection import Boxes, Spans
+from _multitables.select.selection import Arrangement, Boxes, Spans
 
 I64 = npt.NDArray[np.int64]
 Array = npt.NDArray[Any]
@@ -40,28 +40,59 @@ class TakenRows:
     #: Each sample is one row, and delivered as such.
     are_rows: bool = False
     windows: Windows = ()
+    arrangement: Arrangement | None = None
 
     @property
-    def step(self) -> Spans:
+    def lead(self) -> tuple[int, ...]:
+        """The axes of samples before those of a row, as they are read."""
+        return self.rows.shape[: 1 if self.are_rows else 2]
+
+    @property
+    def steps(self) -> slice:
+        """Which rows that are read are steps."""
+        return slice(None)
+
+    @property
+    def n_rows(self) -> int:
+        """Rows that are read for each sample."""
+        return int(self.rows.shape[1])
+
+    @property
+    def placed(self) -> Arrangement | None:
+        """Where what is read is placed."""
+        to = self.arrangement
+        return to.of_boxes if to is not None and to.n_box_axes else to
+
+    @property
+    def step(self) -> Spans | Boxes:
         """The step of a selection that reads them."""
-        rows, n = self.rows, self.rows.shape[1]
+        rows, n, to = self.rows, self.rows.shape[1], self.arrangement
+        if to is not None and to.n_box_axes:
+            begins = np.column_stack([rows.reshape(-1), to.begins[:, : to.n_box_axes]])
+            windows = (axis.window for axis in to.axes[: to.n_box_axes])
+            return Boxes(begins, (1, *windows), (), self.placed)
         # Samples of rows in line are spans as they are, which takes a fraction of the time.
         if self.inside is None and len(rows) and (np.diff(rows[0]) == 1).all():
             begins = rows[:, 0]
             if (rows[:, -1] - begins == n - 1).all():
                 lengths = np.full(len(rows), n, np.int64)
-                return Spans(begins, lengths, _key(self.windows)).joined()
-        return Spans(*Spans.of(rows.reshape(-1))[:2], _key(self.windows))
+                return Spans(begins, lengths, _key(self.windows), to).joined()
+        return Spans(*Spans.of(rows.reshape(-1))[:2], _key(self.windows), to)
 
     def made(self, read: Array) -> Array:
         """Return samples of the rows that were read."""
+        if self.arrangement is not None and self.arrangement.n_box_axes:
+            read = read[:, 0]
         if self.are_rows:
             return read
         return _padded(read.reshape(*self.rows.shape, *read.shape[1:]), self.inside, self.pad)
 
     def touched(self, box: Box) -> Mask:
         """Return which samples have elements of a box."""
-        return _read(_within(self.rows, box[0]), self.inside, self.pad)
+        here = _within(self.rows, box[0])
+        if self.arrangement is not None:
+            here &= self.arrangement.meets(box[1:]).reshape(here.shape)
+        return _read(here, self.inside, self.pad)
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,9 +107,33 @@ class TakenAlong:
     axis: int
     dims: Extents
     windows: Windows = ()
+    arrangement: Arrangement | None = None
 
     @property
-    def _are_in_line(self) -> bool:
+    def placed(self) -> Arrangement | None:
+        """Where what is read is placed."""
+        return self.arrangement
+
+    @property
+    def lead(self) -> tuple[int, ...]:
+        """The axes of samples before those of a row, as they are read."""
+        return len(self.places), self.n_rows
+
+    @property
+    def steps(self) -> slice:
+        """Which rows that are read are steps."""
+        covered, _ = _covered(self.axis + 1, self.windows) if self._is_in_line else ((), ())
+        along = [one.step for one in covered if not one.is_dropped]
+        return slice(None, None, *along[-1:])
+
+    @property
+    def n_rows(self) -> int:
+        """Rows that are read for each sample: what lies behind the axis, at each place."""
+        step = replace(self, arrangement=None).step
+        return len(step.begins) // len(self.places) * math.prod(step.extents)
+
+    @property
+    def _is_in_line(self) -> bool:
         """Whether each sample is one box."""
         return self.inside is None and bool((np.diff(self.places, axis=1) == 1).all())
 
@@ -86,11 +141,12 @@ class TakenAlong:
     def step(self) -> Boxes:
         """The step of a selection that reads them."""
         places, n = self.places, 1
-        if self._are_in_line:
+        if self._is_in_line:
             places, n = places[:, :1], places.shape[1]
         begins = np.zeros((places.size, self.axis + 1), np.int64)
         begins[:, 0], begins[:, -1] = np.divmod(places.reshape(-1), self.dims[-1])
-        return stored_boxes(begins, self._extents(n), self.windows)
+        boxes = stored_boxes(begins, self._extents(n), self.windows)
+        return Boxes(*boxes[:3], self.arrangement)
 
     def _extents(self, n: int) -> Extents:
         return (1, *self.dims[1:-1], n)
@@ -99,7 +155,7 @@ class TakenAlong:
         """Return samples from the elements that were read."""
         read = thinned(read, self.axis + 1, self.windows)
         shape, between, rest = self.places.shape, self.dims[1:-1], read.shape[self.axis + 2 :]
-        if self._are_in_line:
+        if self._is_in_line:
             return read.reshape(shape[0], *between, shape[1], *rest)
         made = _padded(read.reshape(*shape, *between, *rest), self.inside, self.pad)
         return np.ascontiguousarray(np.moveaxis(made, 1, self.axis))
@@ -108,6 +164,9 @@ class TakenAlong:
         """Return which samples have elements of a box."""
         rows, places = np.divmod(self.places, self.dims[-1])
         here = _within(rows, box[0]) & _within(places, box[self.axis])
+        if self.arrangement is not None:
+            meets = self.arrangement.meets(box[self.axis + 1 :])
+            here &= meets.reshape(len(here), -1)[:, :1]  # all of a sample have one window
         return _read(here, self.inside, self.pad)
 
 
@@ -125,8 +184,8 @@ class TakenBoxes:
     pad: Any = None
     windows: Windows = ()
 
-    #: Boxes have no mask.
-    inside = None
+    #: Boxes have no mask, and come as they are read.
+    inside = placed = None
 
     @property
     def step(self) -> Boxes:

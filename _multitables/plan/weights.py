@@ -25,7 +25,8 @@ F64 = npt.NDArray[np.float64]
 GAMMA, MIX = 0x9E3779B97F4A7C15, (0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
 WORD = (1 << 64) - 1
 #: Each kind of draw of one seed has a number of its own.
-STRIDES, CHOICES, GROUPS, JITTER = range(4)
+STRIDES, CHOICES, GROUPS, JITTER = range(4)  # the last one for each axis
+CROPS, FLIPS = 64, 96
 #: Things that may have a weight.
 OF = ("sample", "segment", "file")
 

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from _multitables.select.lazy_view import I64, Axis, Indices, NotNative, Range, View
-from _multitables.select.selection import Spans
+from _multitables.select.selection import Arrangement, Spans
 
 #: Points that stand for axes in another order, and runs in an element, at most.
 MAX_POINTS = 1 << 20
@@ -51,6 +51,8 @@ class Hyperslab:
     dtype: np.dtype[Any]
     #: Extents of the box at each point; empty: points alone.
     extents: tuple[int, ...] = ()
+    #: Where rows of this are placed; None: as they are selected.
+    arrangement: Arrangement | None = None
 
 
 def hyperslab_of(view: View) -> Hyperslab:

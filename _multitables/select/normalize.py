@@ -304,7 +304,7 @@ def _windows(dataset: DatasetInfo, steps: tuple[Step, ...]) -> Hyperslab | None:
     extents: tuple[int, ...] = ()
     lead: tuple[Range | Spans, ...] = ()
     if isinstance(step, Boxes):
-        begins, extents, _ = step
+        begins, extents = step.begins, step.extents
         out = (len(begins), *extents)
     else:
         lead = (step,)
@@ -325,8 +325,11 @@ def _windows(dataset: DatasetInfo, steps: tuple[Step, ...]) -> Hyperslab | None:
         points = np.ravel_multi_index(tuple(begins.T), shape[:k]).astype(np.int64)
     element_bytes = math.prod(shape[n_dims:]) * dtype.itemsize
     out += dtype.shape if field else ()
-    axes = (*lead, *rest)
-    return Hyperslab(field, k, points, axes, (), element_bytes, out, dtype.base, extents)
+    axes, to = (*lead, *rest), step.arrangement
+    if to is not None:
+        parts = () if to.parts is None else (to.parts,)
+        out = (*parts, *out[: len(out) - len(to.shape)], *to.shape)
+    return Hyperslab(field, k, points, axes, (), element_bytes, out, dtype.base, extents, to)
 
 
 def _range_of(item: int | slice, dim: int) -> Range:

@@ -14,8 +14,8 @@ Pure: this file must never know readers, files or memory.
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from types import EllipsisType
 from typing import Any, NamedTuple
 
@@ -23,10 +23,12 @@ import numpy as np
 import numpy.typing as npt
 
 __all__ = [
+    "Arrangement",
     "Boxes",
     "Coordinates",
     "DatasetInfo",
     "Read",
+    "RowAxis",
     "Selection",
     "Sorted",
     "Spans",
@@ -113,6 +115,63 @@ class Where(NamedTuple):
     step: Any = None
 
 
+class RowAxis(NamedTuple):
+    """An axis of rows that are placed."""
+
+    #: As it is read, and of the window that is delivered.
+    extent: int
+    window: int
+    #: Which axis of a delivered row it is.
+    place: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Arrangement:
+    """Where the elements of rows are placed: a window of each, mirrored, its axes in an order."""
+
+    #: Those up to the last that changes.
+    axes: tuple[RowAxis, ...]
+    #: Of each row the axes that are mirrored, a bit each, and where its window begins.
+    mirrored: npt.NDArray[np.int64]
+    begins: npt.NDArray[np.int64]
+    #: Of a delivered row.
+    shape: tuple[int, ...]
+    #: Axes that are read from where the window begins; 0: rows are read whole.
+    n_box_axes: int = 0
+    #: The result has rows of several datasets; these are one part of it. None: it has no other.
+    parts: int | None = None
+    part: int = 0
+    #: Parts lie behind some axes of a row, or before some rows that follow each other.
+    behind: int = 0
+    group: int = 1
+
+    @property
+    def of_boxes(self) -> Arrangement:
+        """The arrangement of the boxes that are read in the place of rows."""
+        axes = (RowAxis(one.window, one.window, one.place) for one in self.axes)
+        return replace(self, axes=tuple(axes), begins=np.zeros_like(self.begins), n_box_axes=0)
+
+    @property
+    def alone(self) -> Arrangement:
+        """The same without other parts."""
+        return replace(self, parts=None, part=0, behind=0, group=1)
+
+    @property
+    def words(self) -> npt.NDArray[np.int64]:
+        """What it is to the core: the axes, and then each row."""
+        head = [len(self.axes), self.parts or 1, self.part, self.behind, self.group]
+        head += [word for axis in self.axes for word in axis]
+        rows = np.column_stack([self.mirrored, self.begins[:, : len(self.axes)]])
+        return np.concatenate([np.array(head, np.int64), rows.reshape(-1)])
+
+    def meets(self, box: Sequence[tuple[int, int]]) -> npt.NDArray[np.bool_]:
+        """Return which rows have elements of a box of a row's first axes."""
+        found = np.ones(len(self.begins), np.bool_)
+        for axis, (low, high), begins in zip(self.axes, box, self.begins.T, strict=False):
+            found &= (begins < high) & (begins + axis.window > low)
+        return found
+
+
 class Spans(NamedTuple):
     """Rows one after the other: of each span, none of which is empty, its first and how many."""
 
@@ -120,6 +179,8 @@ class Spans(NamedTuple):
     lengths: npt.NDArray[np.int64]
     #: What is taken of each axis behind the first: numbers and slices; (): all.
     inner: tuple[int | slice, ...] = ()
+    #: Where the rows are placed; None: as they are read. Libraries do not know it.
+    arrangement: Arrangement | None = None
 
     @classmethod
     def of(cls, rows: npt.NDArray[np.int64]) -> Spans:
@@ -128,11 +189,11 @@ class Spans(NamedTuple):
 
     def joined(self) -> Spans:
         """Join spans that follow each other."""
-        begins, lengths, inner = self
+        begins, lengths, inner, arrangement = self
         if len(begins) < 2:
             return self
         first = np.flatnonzero(np.concatenate([[True], begins[1:] != begins[:-1] + lengths[:-1]]))
-        return Spans(begins[first], np.add.reduceat(lengths, first), inner)
+        return Spans(begins[first], np.add.reduceat(lengths, first), inner, arrangement)
 
     @property
     def key(self) -> Any:
@@ -151,6 +212,8 @@ class Boxes(NamedTuple):
     extents: tuple[int, ...]
     #: What is taken of each axis behind these: numbers and slices; (): all.
     inner: tuple[int | slice, ...] = ()
+    #: As of `Spans`, where a row is what lies behind the first axes.
+    arrangement: Arrangement | None = None
 
     @property
     def key(self) -> tuple[Any, ...]:

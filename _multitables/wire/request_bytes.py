@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from _multitables import _core
-from _multitables.select.selection import Spans
+from _multitables.select.selection import Arrangement, Spans
 from _multitables.wire.values import WORD, Values, decode_dtype, encode_dtype, encoded
 
 if TYPE_CHECKING:
@@ -48,7 +48,10 @@ def encode_hyperslab(slab: Hyperslab) -> bytes:
         Little-endian words: kind, dataset, catalogue's offset and bytes, k, points, axes, runs,
         bytes an element; of each axis start, step, count and the word of its list (or 0; of spans
         how many they are, 0, count, and the word of their begins and lengths); the k extents of
-        the boxes at points; the points; the lists; of each run offset and length.
+        the boxes at points; the points; the lists; of each run offset and length; and where rows
+        are placed, if they are (select/arrangement.rs): the number of axes, parts, which of them,
+        axes before them, rows of a group; of each axis its extent, window and place; of each row
+        what is mirrored and where its window begins.
     """
     extents = slab.extents or (1,) * slab.k
     list_at = HEAD_WORDS + AXIS_WORDS * len(slab.axes) + slab.k + len(slab.points)
@@ -56,7 +59,7 @@ def encode_hyperslab(slab: Hyperslab) -> bytes:
     lists: list[bytes] = []
     for indices in slab.axes:
         if isinstance(indices, Spans):
-            begins, lengths, _ = indices
+            begins, lengths = indices.begins, indices.lengths
             axes += [len(begins), 0, int(lengths.sum()), list_at]
             lists.append(np.stack([begins, lengths], axis=1).astype("<i8").tobytes())
             list_at += 2 * len(begins)
@@ -77,14 +80,22 @@ def encode_hyperslab(slab: Hyperslab) -> bytes:
         slab.points.astype("<i8").tobytes(),
         *lists,
         struct.pack(f"<{len(runs)}q", *runs),
+        encode_arrangement(slab.arrangement),
     ]
     return b"".join(parts)
+
+
+def encode_arrangement(to: Arrangement | None) -> bytes:
+    """Lay out where rows are placed; nothing: as they are read."""
+    return b"" if to is None else to.words.astype("<i8").tobytes()
 
 
 # ---- elements in the global heap ----------------------------------------------------------
 
 
-def encode_heap(descriptors: Bytes, element_bytes: int) -> bytes:
+def encode_heap(
+    descriptors: Bytes, element_bytes: int, arrangement: Arrangement | None = None
+) -> bytes:
     """Lay out what is asked of a file's global heap, as the core's engine/heap_read.rs reads it.
 
     Parameters
@@ -93,15 +104,18 @@ def encode_heap(descriptors: Bytes, element_bytes: int) -> bytes:
         As they are stored, one a row.
     element_bytes : int
         Of the elements that they count.
+    arrangement : Arrangement, optional
+        Where pictures are placed.
 
     Returns
     -------
     bytes
         Kind, three words that the core fills in, bytes of an element, number and bytes of the
-        descriptors; these, padded to whole words.
+        descriptors; these, padded to whole words; the arrangement.
     """
     head = struct.pack("<7Q", KIND_HEAP, 0, 0, 0, element_bytes, *descriptors.shape)
-    return head + descriptors.tobytes() + bytes(-descriptors.size % WORD)
+    padded = descriptors.tobytes() + bytes(-descriptors.size % WORD)
+    return head + padded + encode_arrangement(arrangement)
 
 
 # ---- rows of many datasets ----------------------------------------------------------------

@@ -15,6 +15,7 @@ import payload
 import pytest
 import several_files
 from loaders import damaged, each_once, loader, rows_of
+from naive_placing import placed
 from PIL import Image as Picture
 from processes import children
 
@@ -58,6 +59,31 @@ def test_bfloat16_is_its_type(tmp_path: Path) -> None:
         first, second = next(iter(dataset(tmp_path / "x.h5", ["/x", "/y"], dtype=dtype)))
         assert torch.equal(first, torch.from_numpy(x).to(torch.bfloat16))
         assert torch.equal(second, torch.arange(50, dtype=torch.float16))
+
+
+@pytest.mark.filterwarnings("ignore:os.fork")  # JAX's
+@pytest.mark.parametrize("num_workers", [0, 2])
+def test_rows_are_placed_in_loaders(tmp_path: Path, num_workers: int) -> None:
+    x = np.random.default_rng(0).integers(0, 256, (60, 6, 8, 3), "u1")
+    with h5py.File(tmp_path / "x.h5", "w") as file:
+        file.create_dataset("x", data=x, chunks=(7, 6, 8, 3), compression="gzip")
+        file["y"] = np.arange(60)
+    of: dict[str, Any] = {"crop": {0: 4, 1: 5}, "flip": (1,), "channels": "first"}
+    data = multitables.TorchDataset(
+        tmp_path / "x.h5", {"x": "/x", "again": "/x", "y": "/y"}, 10, shuffle=True, seed=3,
+        crop=(4, 5), flip="horizontal", channels="first", dtype={"/x": "bfloat16"},
+        into={"both": ("x", "again")},
+    )  # fmt: skip
+    batches = loader(pickle.loads(pickle.dumps(data)), num_workers)
+    for epoch in range(2):
+        seen = []
+        for batch in batches:
+            assert batch["both"].dtype == torch.bfloat16
+            for one, row in zip(batch["both"], batch["y"].tolist(), strict=True):
+                wanted = torch.from_numpy(placed(x[row], 3, epoch, row, **of).copy())
+                assert torch.equal(one, torch.stack([wanted, wanted]).to(torch.bfloat16))
+                seen.append(row)
+        assert sorted(seen) == list(range(60))
 
 
 def test_pictures_are_decoded_in_loaders(tmp_path: Path) -> None:

@@ -13,12 +13,13 @@ import json
 import random
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import h5py
 import numpy as np
+from naive_placing import placed
 from naive_samples import NaiveClips, NaivePatches, patch
 from processes import kill, readers
 from versioned import Writer
@@ -99,6 +100,10 @@ class Unit:
     #: Beside order, ranks and resume.
     has: tuple[str, ...] = ("damage", "inner", "files")
 
+    def of_epoch(self, x: np.ndarray, lengths: list[int], seed: int, epoch: int) -> list[Sample]:
+        """Return the samples of an epoch; most have those of all."""
+        return self.samples(x, lengths)
+
     def loader(self, streamer: Any, case: Case, rank: int, world_size: int, size: int) -> Any:
         options: dict[str, Any] = {
             "shuffle": case.order, "n_procs": case.n_procs, "epochs": 2, "seed": case.seed,
@@ -108,7 +113,8 @@ class Unit:
         if case.order == "window":
             options["window_rows"] = 16
         if case.inner:
-            options["inner"] = {"x": INNER} if isinstance(self.paths, dict) else INNER
+            named = self.paths.items() if isinstance(self.paths, dict) else ()
+            options["inner"] = {key: INNER for key, path in named if path == "x"} or INNER
         if case.files == "versions":
             options["version"] = "first"
         return streamer.get_batches(self.paths, size, **options)
@@ -118,6 +124,32 @@ class Unit:
         if isinstance(self.paths, dict):
             return [key_of(*each) for each in zip(*batch.values(), strict=True)]
         return [key_of(one) for one in batch]
+
+
+@dataclass(frozen=True)
+class Placed(Unit):
+    """Samples whose rows of x are cropped, mirrored, and have their axes in another order."""
+
+    #: As the oracle has them: `before` counts the axes of a sample that are none of a row.
+    placing: dict[str, Any] = field(default_factory=dict)
+    #: Where the rows are twice in one array.
+    twice: int | None = None
+
+    def of_epoch(self, x: np.ndarray, lengths: list[int], seed: int, epoch: int) -> list[Sample]:
+        shape = (-1, *self.shape(x))
+        found = []
+        for number, (first, *others) in enumerate(self.samples(x, lengths)):
+            rows = np.frombuffer(first, "<i8").reshape(shape)
+            rows = rows if self.placing["before"] else rows[0]
+            made = placed(rows, seed, epoch, number, **self.placing)
+            made = made if self.twice is None else np.stack([made, made], self.twice)
+            found.append((*key_of(made), *others))
+        return found
+
+    def shape(self, x: np.ndarray) -> tuple[int, ...]:
+        """Return that of a row."""
+        along = isinstance(self.options("one").get("sample"), Clips) and "along" in self.name
+        return x.shape[2:] if along else x.shape[1:]
 
 
 @dataclass(frozen=True)
@@ -246,6 +278,39 @@ UNITS = [
         _drawn,
         has=("damage", "inner"),
     ),
+    Placed(
+        "placed rows",
+        given(crop=(3, 2), flip=("vertical", "horizontal"), channels={"x": "first"}),
+        lambda x, _: [key_of(*one) for one in zip(x, Y, strict=True)],
+        PAIR,
+        placing={"crop": {0: 3, 1: 2}, "flip": (0, 1), "channels": "first", "before": 0},
+    ),
+    Placed(
+        "rows in one array",
+        given(crop={"x": 3, "again": 3}, flip=-1, into={"both": ("x", "again")}),
+        lambda x, _: [key_of(*one) for one in zip(x, Y, strict=True)],
+        {"x": "x", "y": "y", "again": "x"},
+        placing={"crop": {0: 3, 1: 3}, "flip": (1,), "before": 0},
+        twice=0,
+    ),
+    Placed(
+        "placed clips",
+        given(
+            sample=Clips(3, before=1, stride=2, pad=-1, per_path={"y": range(4)}),
+            crop={"x": (2, None)}, flip={"x": 1},
+        ),
+        _clips,
+        PAIR,
+        placing={"crop": {0: 2}, "flip": (1,), "before": 1},
+    ),
+    Placed(
+        "placed along",
+        given(sample=Clips(2, axis=1, stride=2), crop=(3,), flip=-1),
+        lambda x, _: [
+            key_of(x[row, [at, at + 2]]) for row in range(N) for at in range(x.shape[1] - 2)
+        ],
+        placing={"crop": {0: 3}, "flip": (0,), "before": 1},
+    ),
     Items("items", given(), lambda x, _: [key_of(X[at]) for at in range(12)], has=()),
     Keys(
         "keys",
@@ -292,9 +357,10 @@ class Case:
         return "-".join([*words, f"{self.before}x{self.taken}", f"{self.after}"])
 
     def wanted(self) -> Counter[Sample]:
-        """The samples of an epoch."""
-        x = X[:, INNER[0], INNER[1]] if self.inner else X
-        return Counter(self.unit.samples(x, LENGTHS[self.files]))
+        """The samples of two epochs."""
+        x, lengths = X[:, INNER[0], INNER[1]] if self.inner else X, LENGTHS[self.files]
+        both = [self.unit.of_epoch(x, lengths, self.seed, epoch) for epoch in range(2)]
+        return Counter(itertools.chain(*both))
 
     def is_lost(self, sample: Sample) -> bool:
         """Whether a sample, whose first array is of x, has elements of the damaged chunk."""

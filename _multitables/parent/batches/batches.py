@@ -17,6 +17,7 @@ from _multitables.options import check_number
 from _multitables.parent.batches.iteration import BatchIterator
 from _multitables.parent.batches.loader import Loader
 from _multitables.parent.batches.row_unit import RowUnit
+from _multitables.parent.ragged.open_rows import OpenedRows
 from _multitables.parent.titles import file_title
 from _multitables.plan.sharding import shard_of
 from _multitables.tree import Structure
@@ -49,7 +50,10 @@ class Batches(Loader):
         shape of a row; ragged rows have no dtype."""
         opened, _ = self._unit.open()
         kinds = []
-        for index, rows in zip(opened.indexes, opened.nothing(), strict=True):
+        indexes = opened.indexes
+        if isinstance(opened, OpenedRows):
+            indexes = [indexes[output[0]] for output in opened.outputs]
+        for index, rows in zip(indexes, opened.nothing(), strict=True):
             where = f"{index.path!r} in {file_title(index.filenames)}"
             is_array = isinstance(rows, np.ndarray)
             kinds.append((where, rows.dtype, rows.shape[1:]) if is_array else (where, None, ()))

@@ -131,14 +131,16 @@ class RowUnit(FileUnit):
         return self._shared.opened(values.encode(wanted), structure, self._open_here)
 
     def _open_here(self) -> Opened | OpenedRows:
-        if self.spec.sample is not None or self.spec.weights is not None:
-            from _multitables.parent.ragged.open_samples import open_samples
+        spec, seed = self.spec, self.wanted.seed
+        if spec.sample is None and spec.weights is None:
+            with spec.file.open() as source:
+                if has_ragged(source, spec):
+                    return open_rows(spec, source, seed)
+                if spec.placing is None:
+                    return data_in(spec, source)
+        from _multitables.parent.ragged.open_samples import open_samples
 
-            return open_samples(self.spec, self.wanted.seed)
-        with self.spec.file.open() as source:
-            if not has_ragged(source, self.spec):
-                return data_in(self.spec, source)
-            return open_rows(self.spec, source)
+        return open_samples(spec, seed)
 
     @property
     def samples(self) -> Samples | None:
@@ -166,6 +168,8 @@ class RowUnit(FileUnit):
         }
         if samples := self.samples:
             identity["samples"] = samples.identity
+        if self.spec.placing is not None:
+            identity["placing"] = self.spec.placing.identity
         if order.listed is not None:
             identity["listed"] = zlib.crc32(order.listed_bytes)
         if order.shuffle in (CHUNKS, WINDOW):

@@ -98,7 +98,9 @@ def ask_rows(service: Service, dataset: RaggedDataset, tries: int | None) -> Rag
     n_rows = dataset.descriptors.n_rows
     if not n_rows:
         return entry.nothing()
-    offsets, ask = asking_heap(service, entry, dataset.handle, Fetch(range(n_rows), [n_rows], 0))
+    fetch = Fetch(range(n_rows), [n_rows], 0)
+    asking = service, service.pool
+    offsets, ask = asking_heap(asking, entry, dataset.handle, fetch, 0)
     assert offsets is not None  # rows are no pictures
     return RaggedRequest(entry, offsets, ask(tries))
 

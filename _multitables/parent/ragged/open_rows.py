@@ -21,19 +21,22 @@ from _multitables.index.chunk_index import ChunkIndex
 from _multitables.index.datasets.source import Source
 from _multitables.index.joined.source import JoinedSource, MissingFiles, index_all
 from _multitables.index.names.dataset_names import datasets_named
+from _multitables.index.types.cast import BFLOAT16
 from _multitables.index.versions.sources import of_version
 from _multitables.parent.ragged.ragged_block import RaggedBlock
 from _multitables.parent.readers.local_rows import whole
 from _multitables.parent.stream.open_stream import DataSpec, check_lengths, refuse_casts
 from _multitables.plan.casts import Casts, cast_indexes, decoded_rows
 from _multitables.plan.dataset_table import lead_of
+from _multitables.plan.placing import Placement, as_part, no_placing, placements
 from _multitables.plan.ragged import as_rows
 from _multitables.plan.row_order import OrderWords
 from _multitables.plan.row_spans import Numbers, RowSpans, row_spans
 from _multitables.plan.sample_boxes import Grid
 from _multitables.plan.sample_cost import times_decoded
 from _multitables.plan.sample_rows import Samples, Take
-from _multitables.plan.taken import Box, Taken, selected_box
+from _multitables.plan.stacking import Into
+from _multitables.plan.taken import Box, Taken, TakenBoxes, TakenRows, selected_box
 from _multitables.tree import Joined, Ragged, Structure, structure_of
 
 I64 = npt.NDArray[np.int64]
@@ -68,16 +71,47 @@ class Entry:
     take: Take | None = None
     #: It is the mask of rows that are not padding.
     is_mask: bool = False
+    #: What becomes of its rows; None: they come as they are read.
+    placement: Placement | None = None
+
+    @property
+    def are_taken(self) -> bool:
+        """Whether `taken` says what is read."""
+        return self.samples is not None or (self.placement is not None and not self.is_in_heap)
+
+    @property
+    def has_steps(self) -> bool:
+        """Whether samples have an axis of steps before those of rows."""
+        return self.samples is not None and not self.samples.are_rows
+
+    @property
+    def is_part(self) -> bool:
+        """Whether others lie in its array."""
+        return self.placement is not None and self.placement.parts is not None
+
+    @property
+    def is_in_heap(self) -> bool:
+        """Whether its rows lie in the global heap."""
+        return self.descriptors is not None
 
     @property
     def element_bytes(self) -> int:
         """Bytes of one element in all flat datasets; of a row, or sample, where these are alike."""
         if self.atom is not None:
             return self.atom.itemsize
+        if self.samples is None and self.placement is not None:
+            return math.prod(self.row_shape) * self.indexes[0].dtype.itemsize
         if self.samples is not None:
             of = np.dtype(np.bool_) if self.is_mask else self.indexes[0].dtype
             return math.prod(self.sample_shape) * of.itemsize
         return sum(index.row_bytes for index in self.indexes)
+
+    @property
+    def row_shape(self) -> tuple[int, ...]:
+        """Shape of what lies behind the axis of samples, as it is delivered."""
+        shape = self.indexes[0].row_shape
+        placed = () if self.placement is None else self.placement.row_shape
+        return (*shape[: len(shape) - len(placed)], *placed)
 
     @property
     def sample_shape(self) -> tuple[int, ...]:
@@ -87,18 +121,24 @@ class Entry:
         if self.is_mask:
             return (len(self.take),)
         (index,) = self.indexes
-        return self.samples.shape_of(self.take, (index.n_rows, *index.row_shape))
+        return self.samples.shape_of(self.take, (index.n_rows, *self.row_shape))
 
     def taken(self, numbers: I64, epoch: int) -> Taken:
         """Return what samples take of the dataset."""
-        assert self.samples is not None
-        assert self.take is not None
         windows = self.indexes[0].windows if self.indexes else ()
-        return self.samples.taken(numbers, epoch, self.take, windows)
+        if self.samples is None:
+            taken: Taken = TakenRows(numbers[:, None], None, None, are_rows=True)
+        else:
+            assert self.take is not None
+            taken = self.samples.taken(numbers, epoch, self.take, windows)
+        if self.placement is None or self.is_mask or isinstance(taken, TakenBoxes):
+            return taken
+        to = self.placement.arrangement(epoch, numbers, taken.n_rows)
+        return replace(taken, arrangement=to)
 
     def touched(self, numbers: I64, epoch: int, at: int, box: Box) -> npt.NDArray[np.bool_]:
         """Return which rows or samples have elements of a box of the dataset of number `at`."""
-        if self.samples is not None:
+        if self.are_taken:
             within = selected_box(box, self.indexes[at].windows)
             if within is None:
                 return np.zeros(len(numbers), np.bool_)
@@ -116,7 +156,7 @@ class Entry:
             return np.empty((0, *self.sample_shape), dtype)
         arrays = [np.empty((0, *index.row_shape), index.dtype) for index in self.indexes]
         if self.spans is None:
-            return arrays[0]
+            return np.empty((0, *self.row_shape), self.indexes[0].dtype)
         if self.atom is not None:
             arrays = [np.empty((0, *self.atom.shape), self.atom.base)]
         columns = arrays.pop() if self.has_columns else None
@@ -130,6 +170,8 @@ class OpenedRows:
 
     entries: list[Entry]
     structure: Structure
+    #: The entries that lie in each array; (): each has its own.
+    together: tuple[tuple[int, ...], ...] = ()
     #: Of several files, those that are left out, and why.
     missing_files: MissingFiles = field(default_factory=dict)
 
@@ -138,9 +180,21 @@ class OpenedRows:
         """What stands for the rows of each entry."""
         return [entry.rows for entry in self.entries]
 
+    @property
+    def outputs(self) -> tuple[tuple[int, ...], ...]:
+        """The numbers of the entries of each array, or ragged block."""
+        return self.together or tuple((at,) for at in range(len(self.entries)))
+
     def nothing(self) -> list[Any]:
         """Return the arrays of a block without rows."""
-        return [entry.nothing() for entry in self.entries]
+        found = list[Any]()
+        for output in self.outputs:
+            entry = self.entries[output[0]]
+            one = entry.nothing()
+            if entry.placement is not None and entry.placement.parts is not None:
+                one = np.stack([one] * len(output), entry.placement.axis)
+            found.append(one)
+        return found
 
     @property
     def read(self) -> list[ChunkIndex]:
@@ -190,8 +244,10 @@ class OpenedRows:
         return grid if isinstance(grid, Grid) else None
 
 
-def open_rows(spec: DataSpec, source: Source) -> OpenedRows:
+def open_rows(spec: DataSpec, source: Source, seed: int = 0) -> OpenedRows:
     """Index datasets of which some have ragged rows, and read where these lie.
+
+    What is drawn for rows is drawn from `seed`.
 
     Raises
     ------
@@ -207,6 +263,15 @@ def open_rows(spec: DataSpec, source: Source) -> OpenedRows:
         _entry(version, leaf, spec.field, one) for leaf, one in zip(leaves, casts, strict=True)
     ]
     check_lengths([entry.rows for entry in entries])
+    if spec.placing is not None:
+        for entry in entries:
+            if entry.spans is not None:
+                raise no_placing(spec.placing, "ragged rows", entry.indexes[0])
+        each = placements(spec.placing, [entry.indexes[0] for entry in entries], seed)
+        both = zip(entries, each, strict=True)
+        entries = [replace(entry, placement=one) for entry, one in both]
+        if spec.placing.into is not None:
+            return together(OpenedRows(entries, structure), spec.placing.into)
     for option, got in (("field", spec.field), ("inner", spec.inner)):
         if got is not None:
             raise OptionsError(
@@ -216,6 +281,46 @@ def open_rows(spec: DataSpec, source: Source) -> OpenedRows:
                 got=got,
             )
     return OpenedRows(entries, structure)
+
+
+def together(opened: OpenedRows, into: Into) -> OpenedRows:
+    """Let entries lie in one array, as the user said it.
+
+    Raises
+    ------
+    OptionsError
+        They differ in shape or dtype, or an array has no such axis.
+    """
+    entries, n_paths = list(opened.entries), len(opened.entries)
+    for _, numbers in into.groups:
+        first = entries[numbers[0]]
+        for part, number in enumerate(numbers):
+            entry = entries[number]
+            if _array_of(entry) != _array_of(first):
+                one, other = entry.indexes[0], first.indexes[0]
+                raise OptionsError(
+                    f"{one.path!r} and {other.path!r} cannot lie in one array (expected "
+                    f"{' of shape '.join(map(str, _array_of(first)[:2]))}, got "
+                    f"{' of shape '.join(map(str, _array_of(entry)[:2]))})",
+                    advice="Give crop, channels or dtype so that they are alike, or leave one out",
+                    option="into",
+                    expected=_array_of(first),
+                    got=_array_of(entry),
+                )
+            steps, parts = entry.has_steps, len(numbers)
+            row = entry.row_shape[entry.samples.axis if entry.samples else 0 :]
+            placed = as_part(entry.placement, row, part, into, parts, steps)
+            entries[number] = replace(entry, placement=placed)
+    structure, outputs = into.structure(opened.structure, n_paths), into.outputs(n_paths)
+    return replace(opened, entries=entries, structure=structure, together=tuple(outputs))
+
+
+def _array_of(entry: Entry) -> tuple[Any, ...]:
+    """Return what the arrays of entries must have in common to be one."""
+    (index,) = entry.indexes
+    cast = index.kind.cast and index.kind.cast.name
+    shape = entry.sample_shape if entry.has_steps else entry.row_shape
+    return index.dtype, shape, cast == BFLOAT16
 
 
 def _entry(

@@ -22,7 +22,7 @@ from _multitables.index.joined.source import JoinedSource, index_all
 from _multitables.index.types.cast import BFLOAT16
 from _multitables.index.versions.sources import of_version
 from _multitables.options import wrong
-from _multitables.parent.ragged.open_rows import Entry, OpenedRows, column_of, numbers_of
+from _multitables.parent.ragged.open_rows import Entry, OpenedRows, column_of, numbers_of, together
 from _multitables.parent.readers.local_rows import whole
 from _multitables.parent.stream.open_stream import (
     DataSpec,
@@ -33,6 +33,7 @@ from _multitables.parent.stream.warnings_of_streams import warn_of_missing
 from _multitables.plan.casts import cast_indexes
 from _multitables.plan.dataset_table import lead_of
 from _multitables.plan.inner_selection import as_selected, select_inner
+from _multitables.plan.placing import Placement, no_placing, placements
 from _multitables.plan.ragged import as_rows
 from _multitables.plan.row_spans import Numbers, row_spans
 from _multitables.plan.sample_boxes import Segments, grid_of
@@ -85,6 +86,7 @@ def open_samples(spec: DataSpec, seed: int = 0) -> OpenedRows:
     if spec.casts is not None:
         indexes = cast_indexes(indexes, spec.casts)
     _check_pad(getattr(sample, "pad", None), indexes, spec)
+    placed = _placements(spec, indexes, seed)
     if several and "offsets" in numbers:
         raise OptionsError(
             "offsets of segments cannot be taken from several files, where they begin anew",
@@ -95,7 +97,7 @@ def open_samples(spec: DataSpec, seed: int = 0) -> OpenedRows:
         if weights is not None:
             raise wrong("weights", "cannot be given with Ranges", weights, "Give At or Clips")
         entries = [_range_entry(sample, index) for index in indexes]
-        return OpenedRows(entries, structure, missing)
+        return OpenedRows(entries, structure, missing_files=missing)
     takes: list[Take] = []
     selected = [as_selected(index) for index in indexes]
     if isinstance(sample, Patches):
@@ -119,13 +121,26 @@ def open_samples(spec: DataSpec, seed: int = 0) -> OpenedRows:
         each = {one: replace(one, chances=drawn, draws=spec.draws) for one in found}
         found = [each[one] for one in found]
     entries = [
-        Entry(one.as_rows(of, take), (index,), samples=one, take=take)
-        for one, of, index, take in zip(found, selected, indexes, takes, strict=True)
+        Entry(one.as_rows(of, take), (index,), samples=one, take=take, placement=to)
+        for one, of, index, take, to in zip(found, selected, indexes, takes, placed, strict=True)
     ]
+    opened = OpenedRows(entries, structure, missing_files=missing)
+    if spec.placing is not None and spec.placing.into is not None:
+        opened = together(opened, spec.placing.into)
     if isinstance(sample, Clips) and sample.mask:
-        entries.append(replace(entries[0], indexes=(), is_mask=True))
-        structure = _with_mask(structure, sample.mask)
-    return OpenedRows(entries, structure, missing)
+        return _with_mask(opened, sample.mask)
+    return opened
+
+
+def _placements(spec: DataSpec, indexes: list[ChunkIndex], seed: int) -> list[Placement | None]:
+    """Return what becomes of the rows of samples."""
+    sample = spec.sample
+    axis = sample.axis if isinstance(sample, Clips) else 0
+    is_box = isinstance(sample, At) and sample.n_axes > 0
+    if spec.placing is not None and (isinstance(sample, Patches | Ranges) or is_box or axis > 1):
+        what = f"clips along axis {axis}" if axis else "boxes" if is_box else type(sample).__name__
+        raise no_placing(spec.placing, what, indexes[0])
+    return placements(spec.placing, indexes, seed, axis)
 
 
 def _named_weights(weights: Weights | None) -> dict[str, str]:
@@ -336,11 +351,16 @@ def _found(
     return clips(sample, index.dims, seed, takes, begins, ends, _core.order_rows)
 
 
-def _with_mask(structure: Structure, mask: str | bool) -> Structure:
-    if structure.keys:
-        if mask is True or mask in structure.keys:
-            raise wrong("mask", "must be a key beside those of the paths", mask, "Give its key")
-        return Structure((*structure.keys, mask))
-    if mask is not True:
+def _with_mask(opened: OpenedRows, mask: str | bool) -> OpenedRows:
+    keys = opened.structure.keys
+    if keys and (mask is True or mask in keys):
+        raise wrong("mask", "must be a key beside those of the paths", mask, "Give its key")
+    if not keys and mask is not True:
         raise wrong("mask", "must be True, as paths are no dict", mask, "It comes last in a tuple")
-    return Structure(())
+    one = replace(opened.entries[0], indexes=(), is_mask=True, placement=None)
+    return replace(
+        opened,
+        entries=[*opened.entries, one],
+        structure=Structure((*keys, mask) if keys else ()),
+        together=opened.together and (*opened.together, (len(opened.entries),)),
+    )

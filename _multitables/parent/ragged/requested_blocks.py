@@ -35,7 +35,7 @@ from typing import Any
 from _multitables import _core
 from _multitables.errors import MultitablesError, StalledError
 from _multitables.parent.ragged.open_rows import Entry, OpenedRows
-from _multitables.parent.ragged.rows_of_requests import Ask, asking_heap, block_of
+from _multitables.parent.ragged.rows_of_requests import Ask, array_of, asking_heap, block_of
 from _multitables.parent.random.dataset_handle import DatasetHandle
 from _multitables.parent.random.request import Request
 from _multitables.parent.random.service import AnyReaders, Service
@@ -134,9 +134,16 @@ class RequestedBlocks(BlockSource):
                     raise queue.Empty from None
                 if error is not None:
                     raise self._explained(error)
-        return [
-            block_of(part.entry, part.requests, part.offsets, part.taken) for part in asked.parts
-        ]
+        blocks = []
+        for output in self._opened.outputs:
+            parts = [asked.parts[at] for at in output]
+            one = parts[0]
+            if one.entry.is_part:
+                each = [(part.entry, part.requests[0], part.taken) for part in parts]
+                blocks.append(array_of(each))
+            else:
+                blocks.append(block_of(one.entry, one.requests, one.offsets, one.taken))
+        return blocks
 
     def _explained(self, error: BaseException) -> BaseException:
         """Return the error of a request, with its consequence for the stream."""
@@ -174,27 +181,42 @@ class RequestedBlocks(BlockSource):
     def _parts(self, fetch: Fetch) -> list[_Part]:
         service, parts = self.service, list[_Part]()
         offsets: I64 | None
-        for entry, handles in zip(self._opened.entries, self._handles, strict=True):
+        each = zip(self._opened.entries, self._handles, self._stages(), strict=True)
+        for entry, handles, stages in each:
             if entry.descriptors is not None:
-                offsets, ask = asking_heap(service, entry, handles[0], fetch)
+                epoch = self._plan.epoch_of(fetch)
+                asking = service, stages
+                offsets, ask = asking_heap(asking, entry, handles[0], fetch, epoch)
                 parts.append(_Part(entry, offsets, [ask]))
                 continue
-            if entry.samples is not None:
-                parts.append(self._of_samples(entry, handles, fetch))
+            if entry.are_taken:
+                parts.append(self._of_samples(entry, handles, fetch, stages))
                 continue
             offsets = None
             spans = fetch.row_spans()
             if entry.spans is not None:
                 spans, offsets = fetch.spans(entry.spans)
             keys = [Selection(handle, (spans,)) for handle in handles]
-            asks: list[Ask] = [_asking(service, key) for key in keys]
+            asks: list[Ask] = [_asking(service, key, stages) for key in keys]
             parts.append(_Part(entry, offsets, asks))
         return parts
 
-    def _of_samples(self, entry: Entry, handles: list[DatasetHandle], fetch: Fetch) -> _Part:
+    def _stages(self) -> list[_core.Stages]:
+        """Return where the results of each entry lie; of those of one array in one stage."""
+        pool = self.service.pool
+        found = [pool] * len(self._opened.entries)
+        for output in self._opened.together:
+            one = pool.together()
+            for at in output:
+                found[at] = one
+        return found
+
+    def _of_samples(
+        self, entry: Entry, handles: list[DatasetHandle], fetch: Fetch, stages: _core.Stages
+    ) -> _Part:
         taken = entry.taken(fetch.numbers, self._plan.epoch_of(fetch))
         keys = [Selection(handle, (taken.step,)) for handle in handles]
-        asks: list[Ask] = [_asking(self.service, key) for key in keys]
+        asks: list[Ask] = [_asking(self.service, key, stages) for key in keys]
         return _Part(entry, None, asks, taken=taken)
 
     def end(self, sound: bool) -> None:
@@ -244,5 +266,5 @@ class RequestedBlocks(BlockSource):
         return self._opened.nothing()
 
 
-def _asking(service: Service, key: Selection) -> Ask:
-    return lambda tries: service.ask(key, service.pool, tries)
+def _asking(service: Service, key: Selection, stages: _core.Stages) -> Ask:
+    return lambda tries: service.ask(key, stages, tries)

@@ -88,8 +88,7 @@ class Service:
         self.filename = filename
         self.n_readers = n_readers = wanted.n_procs.count
         self._wanted = wanted.n_procs
-        self.requests = 0
-        self._cache_bytes = wanted.cache_bytes
+        self.requests, self._cache_bytes = 0, wanted.cache_bytes
         #: Why it ended by itself. An exception kept here would keep the frames it was raised in.
         self._death: Death | None = None
         self.lock, self.owner = threading.RLock(), os.getpid()
@@ -167,15 +166,16 @@ class Service:
         words: bytes,
         dtype: np.dtype[Any],
         shape: list[int],
+        stages: _core.Stages,
         tries: int | None = None,
     ) -> Request:
         """Ask for elements in the global heap; `key` is the dataset that names them."""
         core = _catalogues(key).part("", self.queue).core
         assert core is not None
-        request = Request(self, key, self.pool, None)
+        request = Request(self, key, stages, None)
         Ask(request).handle = self._send(
-            lambda patience: self.queue.hyperslab(core, words, dtype, shape, self.pool, patience),
-            self.pool,
+            lambda patience: self.queue.hyperslab(core, words, dtype, shape, stages, patience),
+            stages,
             tries,
         )
         return request

@@ -44,6 +44,7 @@ from _multitables.parent.stream.warnings_of_streams import warn_of_missing, warn
 from _multitables.parent.titles import file_title
 from _multitables.plan.casts import Casts, cast_indexes
 from _multitables.plan.inner_selection import select_inner
+from _multitables.plan.placing import Placing
 from _multitables.plan.reader_options import ReaderCount
 from _multitables.plan.ring_size import whole_pages
 from _multitables.plan.samples import Sample
@@ -72,6 +73,8 @@ class DataSpec:
     draws: int | None = None
     #: The types and scales that readers convert numbers to.
     casts: Casts | None = None
+    #: Where they place the elements of each row.
+    placing: Placing | None = None
 
     def __post_init__(self) -> None:
         structure_of(self.path)  # to check it

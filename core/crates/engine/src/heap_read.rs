@@ -6,16 +6,18 @@
 //!    request share the descriptors: each has some that follow each other.
 //! 3. What was read of a file that changed meanwhile is an error.
 //! 4. If the dataset's conversion decodes pictures, the elements of each descriptor are one, and its pixels
-//!    are delivered.
+//!    are delivered, where the request's arrangement has them.
 
-use crate::chunk_read::NO_CHUNK;
+use crate::chunk_read::{NO_CHUNK, room as room_for};
 use crate::counters::{Record, add_ns, count};
 use crate::fetch::data_file::{DataFile, OpenFiles};
 use crate::fetch::error::FetchError;
 use crate::fetch::local_file::LocalFile;
 use crate::fetch::remote::metadata::{RemoteMetadata, StoreError};
 use crate::fetch::remote::object::Object;
+use crate::scatter::arrange::arrange;
 use crate::scatter::out::Out;
+use crate::select::arrangement::Arrangement;
 use crate::task_error::TaskError;
 use hdf5_filters::convert::ElementConversion;
 use hdf5_format::error::FormatError;
@@ -42,6 +44,8 @@ pub struct Descriptors<'a> {
     element_bytes: u64,
     /// Bytes that each descriptor becomes; None: those of its elements.
     row_bytes: Option<usize>,
+    /// Where pictures are placed; None: as they are.
+    arrangement: Option<Arrangement<'a>>,
     pub out_bytes: usize,
 }
 
@@ -70,12 +74,21 @@ impl<'a> Descriptors<'a> {
             descriptor_bytes: each as usize,
             element_bytes,
             row_bytes,
+            arrangement: None,
             out_bytes: 0,
         };
         let out_bytes = found
             .bytes_of(0..found.n)
             .ok_or("the request's result is too large")?;
-        found.out_bytes = out_bytes;
+        let len = found.bytes.len().div_ceil(size_of::<u64>());
+        let behind = words[HEAP_HEAD_WORDS..].get(len..).ok_or(SHORT)?;
+        found.arrangement = Arrangement::parse(behind, out_bytes)?;
+        // Each reader decodes whole pictures.
+        let is_row = |arranged: Arrangement<'_>| Some(arranged.read_bytes) == row_bytes;
+        if !found.arrangement.is_none_or(is_row) {
+            return Err("the request's arrangement is not one of pictures");
+        }
+        found.out_bytes = (found.arrangement).map_or(out_bytes, |to| to.out_bytes());
         Ok(found)
     }
 
@@ -182,43 +195,57 @@ impl HeapFile {
         file.map_or(Ok(()), DataFile::check_unchanged)
             .map_err(changed)?;
         let bytes = found?.bytes;
+        if let (Some(conversion), Some(_)) = (conversion, wanted.row_bytes) {
+            let start = Instant::now();
+            let len = part.len();
+            pictures(wanted, part, conversion, &bytes, out)?;
+            add_ns(&record.decode_ns, start);
+            count(&record.decoded_bytes, len * wanted.row_bytes.unwrap_or(0));
+            return Ok(());
+        }
         let at = wanted.bytes_of(0..part.start).ok_or_else(internal)?;
         let len = wanted.bytes_of(part.clone()).ok_or_else(internal)?;
         let end = at.checked_add(len).filter(|end| *end <= out.len());
         let out = out.part(at..end.ok_or_else(internal)?);
-        if let (Some(conversion), Some(_)) = (conversion, wanted.row_bytes) {
-            let start = Instant::now();
-            pictures(wanted, part, conversion, &bytes, out)?;
-            add_ns(&record.decode_ns, start);
-        } else if bytes.len() == len {
-            out.copy_from_slice(&bytes);
-        } else {
+        if bytes.len() != len {
             return Err(internal());
         }
+        out.copy_from_slice(&bytes);
         count(&record.decoded_bytes, len);
         Ok(())
     }
 }
 
-/// Decode pictures that follow each other.
+/// Decode pictures that follow each other into their places in `out`, which has those of all parts.
 fn pictures(
     wanted: &Descriptors<'_>,
     part: Range<usize>,
     conversion: &ElementConversion,
     mut bytes: &[u8],
-    out: &mut [u8],
+    mut out: Out<'_>,
 ) -> Result<(), TaskError> {
     let internal = || TaskError::Internal("pictures of another size".into());
     let row_bytes = wanted.row_bytes.filter(|bytes| *bytes > 0);
     let (row_bytes, picture) = row_bytes.zip(conversion.picture()).ok_or_else(internal)?;
-    let (rows, mut room) = (out.chunks_exact_mut(row_bytes), Vec::new());
-    for ((number, length), out) in part.clone().zip(wanted.lengths(part)).zip(rows) {
+    if out.len() != wanted.out_bytes {
+        return Err(internal());
+    }
+    let (mut whole, mut room) = (Vec::new(), Vec::new());
+    for (number, length) in part.clone().zip(wanted.lengths(part)) {
         let length = length.checked_mul(wanted.element_bytes);
         let length = length.and_then(|length| usize::try_from(length).ok());
         let cut = length.and_then(|length| bytes.split_at_checked(length));
         let (stored, behind) = cut.ok_or_else(internal)?;
-        let done = conversion.decode((picture, number), stored, out, &mut room);
+        let at = number * row_bytes;
+        let to = match wanted.arrangement {
+            None => out.part(at..at + row_bytes),
+            Some(_) => room_for(&mut whole, row_bytes, NO_CHUNK)?,
+        };
+        let done = conversion.decode((picture, number), stored, to, &mut room);
         done.map_err(|error| TaskError::Filter(NO_CHUNK, error))?;
+        if let Some(arrangement) = &wanted.arrangement {
+            arrange(arrangement, at, &whole[..row_bytes], out.lend());
+        }
         bytes = behind;
     }
     Ok(())

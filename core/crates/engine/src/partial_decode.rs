@@ -285,7 +285,7 @@ impl PartialDecode<'_, '_> {
         }
         let start = Instant::now();
         let decoded = room(decoded, size, here.number)?;
-        let straight = row.filter(|row| unit.is_contiguous(row));
+        let straight = row.and_then(|row| unit.straight(&row));
         let to = (&mut *decoded, out.lend());
         let work = wanted.decode(&blocks, &mut parts, stored, &mut fetch, straight, to);
         let work = work.map_err(|error| match error {

@@ -49,7 +49,8 @@ pub struct PlaceSelected<'a> {
 
 /// The row that is all of a chunk of `size` bytes.
 pub fn whole(unit: &Unit<'_>, row: Option<Row>, size: usize) -> Option<Row> {
-    row.filter(|row| unit.is_contiguous(row) && row.src == 0 && row.n * unit.bytes == size)
+    let row = row.and_then(|row| unit.straight(&row));
+    row.filter(|row| row.src == 0 && row.n * unit.bytes == size)
 }
 
 /// Copy what a chunk has to give; `bytes` begin at byte `base` of it.
@@ -81,7 +82,7 @@ impl PlaceSelected<'_> {
             let row = (self.unit).only_row(&wanted.cursor.segments, self.chunk_iter.pairs())?;
             let follows = chunk.byte_offset == end && row.n * self.unit.bytes == wanted.len;
             end += chunk.stored_size;
-            (follows && self.unit.is_contiguous(&row)).then_some(row)
+            self.unit.straight(&row).filter(|_| follows)
         });
         each.collect()
     }

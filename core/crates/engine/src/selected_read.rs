@@ -288,7 +288,8 @@ impl<'a> SelectedRead<'a> {
         let record = self.stored.record;
         let row = self.unit.only_row(segments, pairs);
         let is_all = |row: &Row| row.src == base && row.n * self.unit.bytes == len;
-        if let Some(row) = row.filter(|row| self.unit.is_contiguous(row) && is_all(row)) {
+        let straight = row.and_then(|row| self.unit.straight(&row));
+        if let Some(row) = straight.filter(is_all) {
             let out = self.out.part(row.dst..row.dst + len);
             assembler.read(&wanted, out, record)?;
             self.unit.apply_fixes(out);
@@ -341,7 +342,7 @@ impl<'a> SelectedRead<'a> {
         let row = self.unit.only_row(&cursor.segments, chunk_iter.pairs())?;
         let piece = self.unit.reach(&row);
         let is_alone = self.stored.turn == 1 && chunk_iter.is_last(cursor);
-        let is_one = self.unit.is_contiguous(&row) && piece.len() <= PIECE_BYTES && !is_alone;
+        let is_one = self.unit.lies_together(&row) && piece.len() <= PIECE_BYTES && !is_alone;
         is_one.then_some(piece)
     }
 

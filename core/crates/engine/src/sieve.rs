@@ -112,7 +112,7 @@ impl Sieve {
     ) -> Result<(), TaskError> {
         let (span, mut bytes) = (self.span.clone(), 0);
         if let [row] = &self.rows[..] {
-            if unit.is_contiguous(row) {
+            if let Some(row) = unit.straight(row) {
                 let out = out.part(row.dst..row.dst + row.n * unit.bytes);
                 from.read(here, span.start, out)?;
                 unit.apply_fixes(out);

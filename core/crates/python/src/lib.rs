@@ -4,6 +4,7 @@
 //! 1. No lock is held while Python code can run. Waiting releases the GIL.
 //! 2. Each binding says what it binds; the work is done in the other folders.
 
+pub mod arrange;
 mod arrays;
 pub mod child;
 mod chunks;

@@ -4,15 +4,16 @@
 //! 1. Only this file names what Python may call. The code of each call is in the file of its noun.
 
 use super::{
-    child, chunks, codec_limit, convert, datatype, descriptor, format_error, machine, many_files,
-    mappings, metadata, order as orders, pieces, read, reader, request_handle, requests, ring,
-    saved_index, stages, store, stored, survey, table, whole_ring,
+    arrange, child, chunks, codec_limit, convert, datatype, descriptor, format_error, machine,
+    many_files, mappings, metadata, order as orders, pieces, read, reader, request_handle,
+    requests, ring, saved_index, stages, store, stored, survey, table, whole_ring,
 };
 use engine::counters::{self, COUNTERS};
 use engine::fetch::remote::metadata::FIRST_BYTES;
 use engine::heap_read;
 use engine::pieces as read_pieces;
 use engine::scatter::interleave;
+use engine::select::arrangement::MAX_AXES;
 use engine::select::selection;
 use engine::task_error::{ERROR_KINDS, NO_CHUNK};
 use hdf5_filters::{MAX_GROUP, MAX_GROUP_BYTES};
@@ -58,6 +59,7 @@ const NUMBERS: &[(&str, u64)] = &[
     ("REQUEST_HEAP", heap_read::KIND_HEAP),
     ("REQUEST_PIECES", read_pieces::KIND_PIECES),
     ("REQUEST_HEAD_WORDS", selection::HEAD_WORDS as u64),
+    ("MAX_ROW_AXES", MAX_AXES as u64),
     ("HELP_BYTES", request_handle::HELP_BYTES as u64),
     ("SURVEY_ALONE", ALONE as u64),
     ("SURVEY_NO_DATASET", NO_DATASET as u64),
@@ -80,6 +82,25 @@ const STATES: &[(&str, i32)] = &[
     ("HANDLE_CANCELLED", request_handle::CANCELLED),
     ("HANDLE_CLOSED", request_handle::CLOSED),
 ];
+
+fn add_exceptions(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    let py = module.py();
+    module.add("Corrupt", py.get_type::<format_error::Corrupt>())?;
+    module.add(
+        "DamagedIndexError",
+        py.get_type::<format_error::DamagedIndexError>(),
+    )?;
+    module.add("Unknown", py.get_type::<format_error::Unknown>())?;
+    module.add("Forbidden", py.get_type::<format_error::Forbidden>())?;
+    module.add("StoreFailed", py.get_type::<format_error::StoreFailed>())?;
+    module.add("UnfitError", py.get_type::<mappings::UnfitError>())?;
+    module.add("ReadFailed", py.get_type::<read::ReadFailed>())?;
+    module.add("Refused", py.get_type::<requests::Refused>())?;
+    module.add("Closed", py.get_type::<requests::Closed>())?;
+    module.add("Exhausted", py.get_type::<requests::Exhausted>())?;
+    module.add("TooSmall", py.get_type::<requests::TooSmall>())?;
+    Ok(())
+}
 
 #[pymodule]
 fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
@@ -111,20 +132,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<read::LocalDataset>()?;
     module.add_class::<read::ResultMemory>()?;
     let py = module.py();
-    module.add("Corrupt", py.get_type::<format_error::Corrupt>())?;
-    module.add(
-        "DamagedIndexError",
-        py.get_type::<format_error::DamagedIndexError>(),
-    )?;
-    module.add("Unknown", py.get_type::<format_error::Unknown>())?;
-    module.add("Forbidden", py.get_type::<format_error::Forbidden>())?;
-    module.add("StoreFailed", py.get_type::<format_error::StoreFailed>())?;
-    module.add("UnfitError", py.get_type::<mappings::UnfitError>())?;
-    module.add("ReadFailed", py.get_type::<read::ReadFailed>())?;
-    module.add("Refused", py.get_type::<requests::Refused>())?;
-    module.add("Closed", py.get_type::<requests::Closed>())?;
-    module.add("Exhausted", py.get_type::<requests::Exhausted>())?;
-    module.add("TooSmall", py.get_type::<requests::TooSmall>())?;
+    add_exceptions(module)?;
     for (name, value) in STATES {
         module.add(name, value)?;
     }
@@ -157,6 +165,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(orders::order_positions, module)?)?;
     module.add_function(wrap_pyfunction!(machine::build_info, module)?)?;
     module.add_function(wrap_pyfunction!(datatype::datatype_of, module)?)?;
+    module.add_function(wrap_pyfunction!(arrange::arranged, module)?)?;
     module.add_function(wrap_pyfunction!(convert::converted, module)?)?;
     module.add_function(wrap_pyfunction!(many_files::survey_files, module)?)?;
     module.add_function(wrap_pyfunction!(store::check_cache_folder, module)?)?;

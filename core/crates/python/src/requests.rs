@@ -75,6 +75,10 @@ impl WorkQueue {
         if !Arc::ptr_eq(stages.pool.arena(), &dispatch.arena) {
             return Err(PyValueError::new_err("a stage of another arena"));
         }
+        let is_native = !matches!(request, Request::Library(_));
+        if let Some(lease) = stages.lent_to_others(out_bytes).filter(|_| is_native) {
+            return self.send_into(py, request, shared, lease, out_bytes, timeout);
+        }
         let deadline = deadline_in(timeout);
         // First without waiting, and without letting the GIL go.
         let lease = match dispatch.stage(&stages.pool, out_bytes, None) {
@@ -89,6 +93,10 @@ impl WorkQueue {
             Request::Library(_) => lease.len(),
             _ => out_bytes,
         };
+        let lease = Arc::new(lease);
+        if is_native {
+            stages.lend_to_others(&lease);
+        }
         self.send_into(py, request, shared, lease, out_bytes, timeout)
     }
 
@@ -97,7 +105,7 @@ impl WorkQueue {
         py: Python<'_>,
         request: &Request<'_>,
         shared: Option<&Arc<SharedDataset>>,
-        lease: StageLease,
+        lease: Arc<StageLease>,
         out_bytes: usize,
         timeout: f64,
     ) -> PyResult<Arc<Inner>> {
@@ -337,6 +345,7 @@ impl WorkQueue {
         let lease = handle.inner.take_stage();
         let lease = lease.ok_or_else(|| PyValueError::new_err("the handle has no stage"))?;
         let (request, len) = (Request::Library(request), lease.len());
+        let lease = Arc::new(lease);
         let inner = self.send_into(py, &request, None, lease, len, RETRY_SECONDS)?;
         Ok(RequestHandle {
             of: self.0.clone(),

@@ -2,11 +2,12 @@
 //!
 //! Law:
 //! 1. A process has one arena.
+//! 2. Requests whose results lie together have one stage, until none of them needs it.
 
 use pyo3::prelude::*;
 use serve::requests::arena::{self, Arena as Memory};
-use serve::requests::stage_pool::StagePool;
-use std::sync::Arc;
+use serve::requests::stage_pool::{StageLease, StagePool};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 /// The arena of this process; made by the first who needs it, gone with the last.
 #[pyclass(frozen, module = "_multitables._core")]
@@ -38,6 +39,24 @@ pub struct Stages {
     pub(super) pool: Arc<StagePool>,
     limit: usize,
     count: Option<usize>,
+    /// The stage that all requests have; None: each has its own.
+    one: Option<Mutex<Weak<StageLease>>>,
+}
+
+impl Stages {
+    /// The stage of other requests, if results lie together and one of them still has it.
+    pub(super) fn lent_to_others(&self, size: usize) -> Option<Arc<StageLease>> {
+        let one = self.one.as_ref()?;
+        let lease = one.lock().unwrap_or_else(PoisonError::into_inner).upgrade();
+        lease.filter(|lease| lease.len() >= size)
+    }
+
+    /// Requests to come have this stage, too, if results lie together.
+    pub(super) fn lend_to_others(&self, lease: &Arc<StageLease>) {
+        if let Some(one) = &self.one {
+            *one.lock().unwrap_or_else(PoisonError::into_inner) = Arc::downgrade(lease);
+        }
+    }
 }
 
 #[pymethods]
@@ -54,7 +73,18 @@ impl Stages {
             pool,
             limit: n_bytes,
             count,
+            one: None,
         })
+    }
+
+    /// A stage of these for several requests, each of which writes a part of it.
+    fn together(&self) -> Stages {
+        Stages {
+            pool: self.pool.clone(),
+            limit: self.limit,
+            count: self.count,
+            one: Some(Mutex::default()),
+        }
     }
 
     #[getter]

@@ -6,9 +6,11 @@
 //! 3. Strings end here where HDF5's conversion ends them, element by element.
 //! 4. Knows nothing of files, filters or the cache.
 
+use crate::scatter::arrange::arrange;
 use crate::scatter::fill::repeat;
 use crate::scatter::out::Out;
 use crate::scatter::strided::{Axis, MIN_LISTED_FOR, StridedCopy};
+use crate::select::arrangement::Arrangement;
 use crate::select::chunk_iter::{Pair, Segment};
 use crate::select::selection::Hyperslab;
 use hdf5_filters::convert::Conversion;
@@ -39,6 +41,8 @@ pub struct Unit<'a> {
     fixes: &'a [Conversion],
     /// Fixes are those of fields of this size.
     field_bytes: usize,
+    /// Where rows of the result are placed; None: as they are selected.
+    arrangement: Option<Arrangement<'a>>,
 }
 
 impl<'a> Unit<'a> {
@@ -50,6 +54,7 @@ impl<'a> Unit<'a> {
             runs: slab.runs,
             fixes: &dataset.fixes,
             field_bytes: dataset.field_bytes,
+            arrangement: slab.arrangement,
         };
         if let ([offset, _], true) = (slab.runs, dataset.fixes.is_empty()) {
             unit.at += *offset as usize;
@@ -61,7 +66,8 @@ impl<'a> Unit<'a> {
 
     /// Its bytes are the same in the chunk and in the result.
     pub fn is_plain(&self) -> bool {
-        self.runs.is_empty() && self.fixes.is_empty() && self.stored == self.bytes
+        let is_arranged = self.arrangement.is_some();
+        self.runs.is_empty() && self.fixes.is_empty() && self.stored == self.bytes && !is_arranged
     }
 
     /// The bytes of a chunk that a row reaches over.
@@ -72,13 +78,31 @@ impl<'a> Unit<'a> {
         row.src.min(last)..row.src.max(last) + self.stored
     }
 
+    /// It is one piece of the chunk, and nothing else.
+    pub fn lies_together(&self, row: &Row) -> bool {
+        self.runs.is_empty() && (row.n == 1 || row.step == self.stored as isize)
+    }
+
     /// A row that is the same bytes in the chunk and in the result, apart from fixes.
     pub fn is_contiguous(&self, row: &Row) -> bool {
-        self.runs.is_empty() && (row.n == 1 || row.step == self.stored as isize)
+        self.straight(row).is_some()
+    }
+
+    /// Such a row, and where it lies in the result.
+    pub fn straight(&self, row: &Row) -> Option<Row> {
+        let dst = match &self.arrangement {
+            None => Some(row.dst),
+            Some(to) => to.straight(row.dst..row.dst + row.n * self.bytes),
+        };
+        let row = dst.map(|dst| Row { dst, ..*row });
+        row.filter(|row| self.lies_together(row))
     }
 
     /// Copy a row from `chunk`, which begins at byte `base` of the decoded chunk.
     pub fn copy(&self, row: &Row, chunk: &[u8], base: usize, mut out: Out<'_>) {
+        if let Some(to) = &self.arrangement {
+            return self.copy_arranged(to, row, chunk, base, out);
+        }
         let out = out.part(row.dst..row.dst + row.n * self.bytes);
         let from = row.src - base;
         if !self.runs.is_empty() {
@@ -95,6 +119,32 @@ impl<'a> Unit<'a> {
             axis.copy_items(self.bytes, from, chunk, 0, Out::of(out));
         }
         self.apply_fixes(out);
+    }
+
+    /// Where the row is not as the result has it, it is made so first.
+    fn copy_arranged(
+        &self,
+        to: &Arrangement<'_>,
+        row: &Row,
+        chunk: &[u8],
+        base: usize,
+        out: Out<'_>,
+    ) {
+        let (from, len) = (row.src - base, row.n * self.bytes);
+        if self.lies_together(row) && self.fixes.is_empty() {
+            return arrange(to, row.dst, &chunk[from..from + len], out);
+        }
+        let (mut made, plain) = (vec![0; len], self.unarranged());
+        let here = Row { dst: 0, ..*row };
+        plain.copy(&here, chunk, base, Out::of(&mut made));
+        arrange(to, row.dst, &made, out);
+    }
+
+    fn unarranged(&self) -> Unit<'a> {
+        Unit {
+            arrangement: None,
+            ..*self
+        }
     }
 
     fn copy_runs(&self, mut from: usize, step: isize, chunk: &[u8], out: &mut [u8]) {
@@ -153,6 +203,11 @@ impl<'a> Unit<'a> {
 
     /// Where a row of an unallocated chunk belongs.
     pub fn fill(&self, row: &Row, value: &[u8], mut out: Out<'_>) {
+        if let Some(to) = &self.arrangement {
+            let mut made = vec![0; row.n * self.bytes];
+            repeat(value, &mut made);
+            return arrange(to, row.dst, &made, out);
+        }
         repeat(value, out.part(row.dst..row.dst + row.n * self.bytes));
     }
 

@@ -1,4 +1,4 @@
-//! The selection of a request in normal form: boxes at points, axes and byte runs.
+//! The selection of a request in normal form: boxes at points, axes and byte runs, arranged.
 //!
 //! Law:
 //! 1. The words are written by `_multitables/wire/request_bytes.py` and read here; both number the same.
@@ -7,6 +7,7 @@
 //! 3. Nothing is copied out of the words, and nothing allocated to look at them.
 //! 4. Knows nothing of files, stored chunks or memory; of the grid of chunks only what owners need.
 
+use crate::select::arrangement::Arrangement;
 use tables::plan::Dataset;
 
 /// `words[0]` of a request that is served here.
@@ -89,6 +90,8 @@ pub struct Hyperslab<'a> {
     pub runs: &'a [u64],
     /// Delivered of one element.
     pub element_bytes: usize,
+    /// Where rows of what is selected are placed; None: as they are selected.
+    pub arrangement: Option<Arrangement<'a>>,
     out_bytes: usize,
 }
 
@@ -121,6 +124,7 @@ impl<'a> Hyperslab<'a> {
             extents,
             runs: &[],
             element_bytes: element_bytes as usize,
+            arrangement: None,
             out_bytes: 0,
         };
         let lists_at = points_at + points.len();
@@ -163,12 +167,9 @@ impl<'a> Hyperslab<'a> {
         }
         slab.runs = part(words, runs_at, runs_words).ok_or(SHORT)?;
         check_runs(slab.runs, element_bytes, dataset.field_bytes as u64)?;
-        slab.out_bytes = match element_bytes {
-            0 => Some(0),
-            _ => elements.and_then(|count| count.checked_mul(element_bytes)),
-        }
-        .and_then(|bytes| isize::try_from(bytes).ok())
-        .ok_or("the request's result is too large")? as usize;
+        slab.out_bytes = bytes_of(elements, element_bytes)?;
+        let behind = &words[runs_at + slab.runs.len()..];
+        slab.arrangement = Arrangement::parse(behind, slab.out_bytes)?;
         Ok(slab)
     }
 
@@ -202,7 +203,7 @@ impl<'a> Hyperslab<'a> {
 
     /// Bytes of the result.
     pub fn out_bytes(&self) -> usize {
-        self.out_bytes
+        (self.arrangement).map_or(self.out_bytes, |arranged| arranged.out_bytes())
     }
 
     /// The readers, of `n_readers`, to whom the touched chunks belong, ascending: the distinct
@@ -319,6 +320,17 @@ fn part(words: &[u64], at: usize, count: u64) -> Option<&[u64]> {
 
 fn product(factors: &[u64]) -> Option<u64> {
     factors.iter().try_fold(1u64, |all, &n| all.checked_mul(n))
+}
+
+fn bytes_of(elements: Option<u64>, element_bytes: u64) -> Result<usize, Refused> {
+    let bytes = match element_bytes {
+        0 => Some(0),
+        _ => elements.and_then(|count| count.checked_mul(element_bytes)),
+    };
+    let bytes = bytes.and_then(|bytes| isize::try_from(bytes).ok());
+    bytes
+        .map(|bytes| bytes as usize)
+        .ok_or("the request's result is too large")
 }
 
 fn check_below(indices: &[u64], end: u64) -> Result<(), Refused> {

@@ -150,7 +150,7 @@ impl Dispatcher {
         request: &Request<'_>,
         slots: Vec<u32>,
         shared: Option<&Arc<SharedDataset>>,
-        lease: StageLease,
+        lease: Arc<StageLease>,
         out_bytes: usize,
     ) -> io::Result<Arc<RequestHandle>> {
         let n_readers = self.work_queue.n_readers();
@@ -206,7 +206,7 @@ impl Dispatcher {
             place.out_at.store(lease.at() as u64, SeqCst);
             place.out_bytes.store(out_bytes as u64, SeqCst);
         }
-        state.lease = Some(Arc::new(lease));
+        state.lease = Some(lease);
         state.request = region;
         {
             let mut table = lock(&self.state);

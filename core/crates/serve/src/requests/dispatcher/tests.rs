@@ -24,7 +24,11 @@ fn send(
     let slots = dispatch.slots(owners.len(), Some(soon()))?;
     let lease = dispatch.stage(pool, 24, Some(soon())).unwrap();
     let request = Request::Parts(words, owners);
-    Some(dispatch.send(&request, slots, None, lease, 24).unwrap())
+    Some(
+        dispatch
+            .send(&request, slots, None, Arc::new(lease), 24)
+            .unwrap(),
+    )
 }
 
 /// What a reader does: the first word of the request, once for its part.
