@@ -152,6 +152,10 @@ class OptionsError(MultitablesError, ValueError):
     """An option has a value that it cannot have."""
 
 
+class UnknownOptionError(OptionsError, TypeError):
+    """There is no option of this name."""
+
+
 class FileOpenError(MultitablesError, OSError):
     """The file cannot be opened or is no intact HDF5 file."""
 

@@ -49,6 +49,7 @@ BUILTINS = {
     "StalledError": TimeoutError,
     "StoreError": OSError,
     "SubprocessException": Exception,
+    "UnknownOptionError": TypeError,
     "UnsupportedDatasetError": ValueError,
 }
 CLASSES = [

@@ -21,6 +21,7 @@ import importlib
 import json
 import os
 import queue
+import re
 import signal
 import sys
 import threading
@@ -368,6 +369,7 @@ def _made(url: str, text: str) -> Any:
     if provider is not None:
         more["credential_provider"] = provider
     make: Any = store.from_url  # one signature for each kind of store
+    url = re.sub("^gcs:", "gs:", url, flags=re.IGNORECASE)  # which obstore lacks
     return make(url, client_options=client, retry_config=retry, **more)
 
 

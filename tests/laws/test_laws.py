@@ -344,7 +344,7 @@ def test_the_face_names_what_is_public() -> None:
         for name, value in vars(multitables).items()
         if not name.startswith("_") and not isinstance(value, type(sys))
     }
-    assert public - {"QueueClosed"} == set(multitables.__all__) - {"QueueClosed"}
+    assert public - {"QueueClosed", "open"} == set(multitables.__all__) - {"QueueClosed"}
     for name in multitables.__all__:
         if name != "QueueClosed":
             assert getattr(multitables, name).__doc__

@@ -58,6 +58,8 @@ class OpenOptions:
     trusted: bool = True  # False: no library opens the file
     #: One of `options.LINKS`; None: `ANYWHERE` if the file is trusted, else `FOLDER`.
     links: str | None = None
+    #: Whether the lock of readers is taken, where the environment does not say it.
+    locks: bool = True
     storage: StorageOptions = field(default_factory=StorageOptions)
     #: Where names in references count from; "": the working directory.
     directory: str = ""
