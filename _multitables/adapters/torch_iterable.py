@@ -12,6 +12,7 @@ Law
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -71,7 +72,8 @@ class TorchDataset(IterableDataset[Any]):
     Raises
     ------
     OptionsError
-        An option that cannot work (a `ValueError`). Errors of the file come with the first batch.
+        An option that cannot work (a `ValueError`). Errors of the file come with the first batch,
+        and so does that of a `DataLoader` without ``batch_size=None``.
     UnsupportedDatasetError
         Torch has no such dtype, as of strings or compound types (a `ValueError`); raised by the
         first batch. Numbers in the other byte order are copied into this machine's.
@@ -142,6 +144,7 @@ class TorchDataset(IterableDataset[Any]):
         self._mine: tuple[tuple[int, tuple[int, int] | None], Loader] | None = None
 
     def __iter__(self) -> Iterator[Any]:
+        _check_not_collated(sys._getframe(1).f_locals.get("self"), self._where)
         pinned = self._pinned()
         part = split()
         if part is None:
@@ -265,6 +268,22 @@ class TorchDataset(IterableDataset[Any]):
         if self._given is None:  # a new process does not know
             state["_given"] = distributed()
         return state
+
+
+def _check_not_collated(fetcher: Any, where: str) -> None:
+    """Raise if a `DataLoader`, whose fetcher asks for a pass, is to make batches of batches.
+
+    Each would need as many blocks of the ring as it has batches, and the ring has few. Only the
+    fetcher knows it, in the process that iterates and before the first batch.
+    """
+    if getattr(fetcher, "auto_collation", False):
+        raise OptionsError(
+            f"a TorchDataset gives whole batches of {where}, and its DataLoader makes batches of "
+            "these (expected batch_size=None)",
+            advice="Write DataLoader(dataset, batch_size=None), and give TorchDataset the "
+            "batch_size",
+            option="batch_size",
+        )
 
 
 class _Pass(Iterator[Any]):
