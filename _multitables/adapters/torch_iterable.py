@@ -11,9 +11,10 @@ Law
 
 from __future__ import annotations
 
+import inspect
 import os
-import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from types import FrameType
 from typing import Any
 
 import torch
@@ -23,7 +24,7 @@ from _multitables.adapters.loader_epochs import Passes
 from _multitables.adapters.pinned import Cuda, Pinned
 from _multitables.adapters.torch_items import check_alone, of_tensors
 from _multitables.adapters.torch_tensors import crossing, distributed, loader_number, split, tensor
-from _multitables.errors import OptionsError, SubprocessException
+from _multitables.errors import OptionsError, SubprocessException, public
 from _multitables.index.files.name import Filename
 from _multitables.options import check_number
 from _multitables.parent.batches.loader import Loader
@@ -38,6 +39,7 @@ from _multitables.tree import Paths, map_arrays
 cuda = Cuda()
 
 
+@public
 class TorchDataset(IterableDataset[Any]):
     """Batches of an HDF5 file as tensors, for ``DataLoader(dataset, batch_size=None)``.
 
@@ -144,7 +146,7 @@ class TorchDataset(IterableDataset[Any]):
         self._mine: tuple[tuple[int, tuple[int, int] | None], Loader] | None = None
 
     def __iter__(self) -> Iterator[Any]:
-        _check_not_collated(sys._getframe(1).f_locals.get("self"), self._where)
+        _check_not_collated(inspect.currentframe(), self._where)
         pinned = self._pinned()
         part = split()
         if part is None:
@@ -270,13 +272,14 @@ class TorchDataset(IterableDataset[Any]):
         return state
 
 
-def _check_not_collated(fetcher: Any, where: str) -> None:
-    """Raise if a `DataLoader`, whose fetcher asks for a pass, is to make batches of batches.
+def _check_not_collated(frame: FrameType | None, where: str) -> None:
+    """Raise if a `DataLoader`, whose fetcher called a frame, is to make batches of batches.
 
     Each would need as many blocks of the ring as it has batches, and the ring has few. Only the
     fetcher knows it, in the process that iterates and before the first batch.
     """
-    if getattr(fetcher, "auto_collation", False):
+    caller = frame and frame.f_back
+    if caller and getattr(caller.f_locals.get("self"), "auto_collation", False):
         raise OptionsError(
             f"a TorchDataset gives whole batches of {where}, and its DataLoader makes batches of "
             "these (expected batch_size=None)",

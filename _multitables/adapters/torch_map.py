@@ -21,7 +21,7 @@ import torch
 from torch.utils.data import Dataset
 
 from _multitables.adapters.torch_tensors import crossing, split, tensor
-from _multitables.errors import OptionsError, SubprocessException, UnsupportedDatasetError
+from _multitables.errors import OptionsError, SubprocessException, UnsupportedDatasetError, public
 from _multitables.index.files.name import Filename
 from _multitables.index.files.names import files_named, whole_names
 from _multitables.index.files.open_options import check_open_options
@@ -61,6 +61,7 @@ class Samples(list[Any]):
         self.batch = batch
 
 
+@public
 class TorchMapDataset(Dataset[Any]):
     """Rows of an HDF5 file by number, as tensors, for a `DataLoader` with a sampler.
 

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from _multitables import _core, options
+from _multitables.errors import public
 from _multitables.index.files.name import Filename
 from _multitables.index.files.open_options import check_open_options
 from _multitables.index.joined.kept_source import KeptSource
@@ -40,6 +41,7 @@ _KINDS: dict[str, type[TableDataset | ArrayDataset | VLArrayDataset]] = {
 }
 
 
+@public
 class Reader:
     """Reads chosen rows and parts of HDF5 datasets, through reader processes or threads.
 

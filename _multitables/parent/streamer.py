@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from _multitables import options
-from _multitables.errors import QueueClosed
+from _multitables.errors import QueueClosed, public
 from _multitables.index.files.name import Filename
 from _multitables.index.files.open_options import check_open_options
 from _multitables.index.joined.kept_source import KeptSource
@@ -30,6 +30,7 @@ from _multitables.plan.reader_options import StreamerOptions, stream_options
 from _multitables.tree import Paths, structure_of
 
 
+@public
 class Streamer(FileLoaders):
     """Streams datasets of one HDF5 file, or of several, through reader processes.
 

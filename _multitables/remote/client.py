@@ -31,7 +31,7 @@ from datetime import datetime, timedelta, timezone
 from functools import lru_cache, wraps
 from typing import Any, ParamSpec, TypeVar
 
-from _multitables.errors import MissingLibraryError, OptionsError
+from _multitables.errors import INFO, MissingLibraryError, OptionsError, note
 from _multitables.remote.failures import SLOW, StoreFailure, failure_of
 from _multitables.remote.names import in_store, kind_of, query_of
 
@@ -168,6 +168,8 @@ def fetched(
             if failure.was_repeated or failure.kind not in ("cut", "short") or last:
                 raise
             import random  # few programs come here
+
+            note("%r is requested again: its answer was %s", name, failure.kind, level=INFO)
 
             time.sleep(0.1 * 2**attempt * random.uniform(0.5, 1.5))
             continue

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from _multitables.errors import CorruptChunkError, MultitablesError
+from _multitables.errors import CorruptChunkError, MultitablesError, public
 from _multitables.parent.ragged.ragged_block import RaggedBlock
 from _multitables.parent.titles import count
 from _multitables.tree import NamedArrays
@@ -38,6 +38,7 @@ class Scales(dict[str, Any]):
         return Scales, (dict(self), self.missing)
 
 
+@public
 class Item(NamedArrays):
     """One item of a `Collection`: a mapping from names to the arrays of its datasets.
 

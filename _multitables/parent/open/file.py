@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import IO, TYPE_CHECKING, Any, Protocol
 
+from _multitables.errors import public
 from _multitables.index.files.name import is_name, one_file_named
 from _multitables.index.opened.open_files import OpenFile, Place
 from _multitables.options import FileOptions, check_any_version, checked
@@ -40,6 +41,7 @@ class SupportsFilename(Protocol):
     def mode(self) -> Any: ...
 
 
+@public
 class File(Group):
     """An open HDF5 file, which is its root group, in place of ``h5py.File(filename)``.
 

@@ -20,7 +20,7 @@ import stat
 from typing import Any
 
 from _multitables._core import Descriptor, available_bytes
-from _multitables.errors import FileOpenError, OptionsError, SharedMemoryError
+from _multitables.errors import FileOpenError, OptionsError, SharedMemoryError, note
 from _multitables.index.files.name import NAME, is_name
 
 
@@ -116,6 +116,7 @@ def _of_file_object(given: Any) -> tuple[str, Descriptor | None]:
             option="filename",
             got=kind,
         )
+    note("%d bytes of a file object (%s) are read into memory", len(data), kind)
     return _in_memory(bytes(data))
 
 

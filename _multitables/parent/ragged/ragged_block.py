@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from _multitables.errors import MissingLibraryError, OptionsError
+from _multitables.errors import MissingLibraryError, OptionsError, public
 from _multitables.tree import map_arrays, native
 
 Array = npt.NDArray[Any]
@@ -26,6 +26,7 @@ Array = npt.NDArray[Any]
 LAYOUTS = (None, "jagged", "sparse_csr")
 
 
+@public
 @dataclass(frozen=True, eq=False)
 class RaggedBlock:
     """Rows of different lengths; what streams and batches of ragged data deliver.
