@@ -21,7 +21,8 @@ A file is opened in place of `h5py.File` with `open`.
 >>> thumbnail = file["images"][0, ::8, ::8]  # doctest: +SKIP
 
 `TorchDataset`, `TorchMapDataset`, `jax_batches`, `tf_dataset`, `to_dask` and `to_dask_dataframe`
-are for other libraries. They are not in ``__all__``, because naming one imports its library.
+are for other libraries. They are not in ``__all__``, because naming one imports its library; nor is
+`open`, so that ``from multitables import *`` leaves Python's own as it is.
 
 Law: this file only names what is public; it has no logic. What `open` needs is imported with it,
 anything else when it is first named.
@@ -57,16 +58,22 @@ from _multitables.errors import (
     ReaderDiedError,
     ReadOnlyError,
     SavedIndexWarning,
+    SelectionError,
+    SelectionIndexError,
+    SelectionTypeError,
+    SelectionValueError,
     SharedMemoryError,
     SlowFilterWarning,
     StageBusyError,
     StalledError,
     StoreError,
     SubprocessException,
+    UnknownOptionError,
     UnsupportedDatasetError,
 )
 from _multitables.parent.open.dataset import Dataset
-from _multitables.parent.open.file import File, open  # noqa: A004 - as gzip has an open
+from _multitables.parent.open.file import File
+from _multitables.parent.open.file import open as open  # noqa: A004 - as gzip has an open
 from _multitables.parent.open.group import Group
 from _multitables.parent.open.objects import Datatype
 
@@ -189,6 +196,10 @@ __all__ = [
     "Request",
     "RequestPool",
     "SavedIndexWarning",
+    "SelectionError",
+    "SelectionIndexError",
+    "SelectionTypeError",
+    "SelectionValueError",
     "SharedMemoryError",
     "SlowFilterWarning",
     "SoftLink",
@@ -201,6 +212,7 @@ __all__ = [
     "Streamer",
     "SubprocessException",
     "TableDataset",
+    "UnknownOptionError",
     "UnsupportedDatasetError",
     "UserLink",
     "VLArrayDataset",
@@ -213,7 +225,6 @@ __all__ = [
     "index_files",
     "is_hdf5",
     "measure_limit",
-    "open",
     "read",
     "release_memory",
     "set_reader_command",

@@ -230,7 +230,9 @@
 #       facts.py             what a dataset is in a few values
 #       file.py              `multitables.open`, and the file that it gives
 #       filters.py           the filters of a dataset in h5py's words
+#       file_objects.py      file objects, and files that are open, as files with a name
 #       group.py             groups: a mapping from names to objects, and ways through what is below
+#       h5py_options.py      the options of h5py.File, and what they mean here
 #       handle.py            what all objects of one `multitables.open` share
 #       ids.py               h5py's low-level view of other objects
 #       is_hdf5.py           `multitables.is_hdf5`: whether a file has HDF5's signature

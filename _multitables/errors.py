@@ -1,9 +1,13 @@
-"""Every exception of multitables, and the mark that ends a stream.
+"""Every exception of multitables, the mark that ends a stream, and the lines of its log.
 
 1. One grammar: what happened and where (expected against got). What is still good. What to do.
 2. Values stand in the message with their units and are attributes as well (``error.values``).
 3. A class inherits the builtin that people already catch for such a failure.
 4. Every exception survives pickle and copy: it crosses processes in users' programs.
+
+5. Tracebacks, reprs and pickles name what users can import: what is `public`.
+6. A line of the log says what was chosen, where the program cannot see it. A program that has not
+   imported `logging` has no handler, so nothing is imported or written for it.
 
 This file must never import anything but the standard library, nor know who raises what.
 """
@@ -16,7 +20,7 @@ import re
 import sys
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 
 _SENTENCE_ENDS = (".", "!", "?", '."', '!"', '?"', ".)", "!)", "?)")
 
@@ -152,6 +156,26 @@ class OptionsError(MultitablesError, ValueError):
     """An option has a value that it cannot have."""
 
 
+class UnknownOptionError(OptionsError, TypeError):
+    """There is no option of this name."""
+
+
+class SelectionError(MultitablesError):
+    """An index that its dataset does not take; each is of a class below, as h5py's is."""
+
+
+class SelectionIndexError(SelectionError, IndexError):
+    """An index that is out of range."""
+
+
+class SelectionTypeError(SelectionError, TypeError):
+    """Something that is no index of a dataset, or a mask of another shape."""
+
+
+class SelectionValueError(SelectionError, ValueError):
+    """An index with more axes than its dataset has, or without a meaning."""
+
+
 class FileOpenError(MultitablesError, OSError):
     """The file cannot be opened or is no intact HDF5 file."""
 
@@ -253,6 +277,39 @@ def advice_for(
     return own.get(known) or SYSTEM_ADVICE.get(known, otherwise)
 
 
+def selection_error(
+    error: IndexError | TypeError | ValueError, path: object, filename: str, shape: object
+) -> MultitablesError:
+    """Return what names the dataset whose index is wrong, and is of the same builtin type."""
+    if isinstance(error, MultitablesError):
+        return error
+    kinds = (SelectionIndexError, SelectionTypeError, SelectionValueError)
+    return next(kind for kind in kinds if isinstance(error, kind.__bases__[1]))(
+        f"{error} ({path!r} in {filename!r} has the shape {shape})",
+        path=path,
+        filename=filename,
+    )
+
+
+T = TypeVar("T")
+
+
+def public(made: T) -> T:
+    """Give a class or a function the module by which users import it; a decorator."""
+    made.__module__ = "multitables"
+    return made
+
+
+DEBUG, INFO = 10, 20  # as logging has them
+
+
+def note(text: str, *values: object, level: int = DEBUG) -> None:
+    """Write a line to the logger ``multitables``, with values as `logging` puts them into texts."""
+    logging = sys.modules.get("logging")
+    if logging is not None:
+        logging.getLogger("multitables").log(level, text, *values, stacklevel=2)
+
+
 # ---- what a library raised inside a reader ------------------------------------------------
 
 _library_classes: dict[tuple[str, str], type[SubprocessException]] = {}
@@ -337,6 +394,7 @@ def _reduce_library_error(self: Any) -> tuple[Any, ...]:
 # ---- the end of a stream ------------------------------------------------------------------
 
 
+@public
 class _QueueClosedType:
     """The type of `QueueClosed`, which has one instance per process."""
 
@@ -360,7 +418,6 @@ class _QueueClosedType:
 
 QueueClosed = _QueueClosedType()
 
-for _public in list(globals().values()):
-    # Tracebacks and pickles name what users can import.
-    if isinstance(_public, type) and issubclass(_public, MultitablesError):
-        _public.__module__ = "multitables"
+for _error in list(globals().values()):
+    if isinstance(_error, type) and issubclass(_error, MultitablesError):
+        public(_error)

@@ -80,8 +80,6 @@ def load(name: str) -> Any:
 
     Raises
     ------
-    MissingLibraryError
-        The library of an adapter is not installed (an `ImportError`).
     AttributeError
         There is no such name.
     """

@@ -19,7 +19,7 @@ from typing import Any
 
 import _multitables
 from _multitables import _core
-from _multitables.errors import OptionsError, ReaderDiedError
+from _multitables.errors import OptionsError, ReaderDiedError, public
 
 #: What gives back what other files keep, for `release_memory`.
 RELEASES: list[Callable[[], None]] = []
@@ -56,6 +56,7 @@ def memory_limit_bytes() -> int:
     return limit - max(limit // 8, min(limit // 4, SPARED_BYTES))
 
 
+@public
 def release_memory() -> None:
     """Give back the memory that is kept for more reading, and end the threads that wait for it.
 
@@ -76,6 +77,7 @@ def release_memory() -> None:
     _core.release_memory()
 
 
+@public
 def set_reader_command(command: str | Sequence[str] | None) -> None:
     """Say how Python is started for reader processes, where `sys.executable` does not.
 

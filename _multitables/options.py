@@ -21,7 +21,7 @@ from typing import Any, TypeVar, cast
 import numpy as np
 
 from _multitables import _core
-from _multitables.errors import OptionsError
+from _multitables.errors import OptionsError, UnknownOptionError
 from _multitables.machine import available_bytes, available_cores
 from _multitables.remote.options import StorageOptions
 
@@ -97,6 +97,21 @@ def whole(name: str, value: Any, least: int, advice: str) -> int:
     if number < least or isinstance(value, bool):
         raise wrong(name, f"is out of range: expected at least {least}", value, advice)
     return number
+
+
+def check_options(who: str, given: Iterable[str], known: Iterable[str]) -> None:
+    """Raise `UnknownOptionError` for the first name that `who` does not take."""
+    known = list(known)
+    for name in given:
+        if name not in known:
+            from difflib import get_close_matches  # which few programs need
+
+            close = get_close_matches(name, known, 1, 0.5)
+            raise UnknownOptionError(
+                f"{who} has no option {name!r}",
+                advice=f"Did you mean {close[0]!r}?" if close else "Leave it out",
+                option=name,
+            )
 
 
 def _for_core(name: str, value: Any, least: int, advice: str) -> int:
@@ -213,6 +228,7 @@ class FileOptions:
 
     n_threads: int = option(_threads)
     cache_bytes: int = option(open_cache)
+    locks: bool = option(flag)
     trusted: bool = option(flag)
     links: str | None = option(check_links)
     storage_options: StorageOptions = option(_storage)  # noqa: RUF009 - it is a field

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from _multitables.errors import OptionsError
+from _multitables.errors import OptionsError, public
 
 
 class NamedArrays(Mapping[str, Any]):
@@ -52,6 +52,7 @@ NUMBERS = [
 ]
 
 
+@public
 @dataclass(frozen=True, eq=False)
 class Ragged:
     """Rows of different lengths, whose elements lie in flat datasets.
@@ -149,6 +150,7 @@ def whole_numbers(name: str, given: Any, most_axes: int = 1) -> npt.NDArray[Any]
     return numbers
 
 
+@public
 @dataclass(frozen=True)
 class Joined:
     """Datasets of one file whose rows follow each other, as if they were one.

@@ -43,12 +43,17 @@ BUILTINS = {
     "ReadOnlyError": io.UnsupportedOperation,
     "ReaderDiedError": ChildProcessError,
     "SavedIndexWarning": UserWarning,
+    "SelectionError": Exception,
+    "SelectionIndexError": IndexError,
+    "SelectionTypeError": TypeError,
+    "SelectionValueError": ValueError,
     "SharedMemoryError": MemoryError,
     "SlowFilterWarning": UserWarning,
     "StageBusyError": RuntimeError,
     "StalledError": TimeoutError,
     "StoreError": OSError,
     "SubprocessException": Exception,
+    "UnknownOptionError": TypeError,
     "UnsupportedDatasetError": ValueError,
 }
 CLASSES = [

@@ -5,10 +5,13 @@
 
 from __future__ import annotations
 
+import inspect
+import re
 from typing import Any
 
 import numpy as np
 import pytest
+import tables
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
@@ -122,7 +125,13 @@ def test_the_cache_of_handles_is_a_smaller_share(monkeypatch: pytest.MonkeyPatch
     mib = 1 << 20
     for available, want in ((0, 64), (1 << 30, 64), (12_000 * mib, 128), (1 << 62, 256)):
         monkeypatch.setattr(options, "available_bytes", lambda available=available: available)
-        given = {"n_threads": 1, "trusted": True, "links": None, "storage_options": None}
+        given = {
+            "n_threads": 1,
+            "locks": True,
+            "trusted": True,
+            "links": None,
+            "storage_options": None,
+        }
         found = options.checked(options.FileOptions, **given, cache_bytes=None)
         assert found.cache_bytes == want * mib
         assert options.checked(options.FileOptions, **given, cache_bytes=0).cache_bytes == 0
@@ -176,3 +185,37 @@ def test_open_options_for_the_library_are_json() -> None:
 
     found = parse_open_options({"a": object(), "b": 1, "c": {1, 2}, "d": "x"})
     assert json.loads(json.dumps(found.for_library)) == {"b": 1, "d": "x"}
+
+
+@pytest.mark.parametrize(
+    ("make", "what"),
+    [
+        (lambda: multitables.Streamer("x.h5", rotatonal=True), "Streamer .*'rotational'"),
+        (lambda: multitables.Streamer("x.h5", storage_option={}), "Streamer .*'storage_options'"),
+        (lambda: multitables.Streamer("x.h5", chunk_cache_sise=1), "'chunk_cache_size'"),
+        (lambda: multitables.Streamer("x.h5", TRUSTED=False), "no option 'TRUSTED'"),
+        (lambda: multitables.Reader("x.h5", n_proc=3), "Reader .*'n_procs'"),
+        (lambda: multitables.Reader("x.h5", cache_limit=3), "'cache_limit_bytes'"),
+        (lambda: multitables.Reader("x.h5", xxxxxxx=3), "Leave it out"),
+    ],
+)
+def test_names_of_no_option(make: Any, what: str) -> None:
+    with pytest.raises(multitables.UnknownOptionError, match=what) as caught:
+        make()
+    assert isinstance(caught.value, (TypeError, ValueError))
+    assert isinstance(caught.value, multitables.OptionsError)
+
+
+def test_every_option_of_pytables_is_known() -> None:
+    parameters = [name for name in dir(tables.parameters) if re.fullmatch("[A-Z][A-Z_]+", name)]
+    assert len(parameters) > 40
+    small = set(inspect.signature(tables.open_file).parameters) - {"filename", "kwargs"}
+    names = [*parameters, *small]
+    given: dict[str, Any] = dict.fromkeys(names) | {"mode": "r", "root_uep": "/"}
+    multitables.Streamer("x.h5", **given)
+    multitables.Streamer("x.h5", **{name.lower(): value for name, value in given.items()})
+
+
+def test_signatures_have_the_options_of_stores() -> None:
+    for made in (multitables.Streamer, multitables.Reader, multitables.open, multitables.read):
+        assert "storage_options" in inspect.signature(made).parameters

@@ -3,7 +3,8 @@
 Law
 ---
 1. `ADAPTERS` names every adapter and the library that it needs. `load` is the only way in: a
-   library is imported when its adapter is first named.
+   library is imported when its adapter is first named. Without the library, naming one is no error,
+   so that `hasattr` and what looks through a module work; using it is.
 2. A file of this folder knows at most one library, and `parent/`, which knows nothing of adapters.
 3. An adapter copies only what its library cannot share, and its documentation says what that is. It
    refuses a dtype that its library does not have.
@@ -12,9 +13,9 @@ Law
 from __future__ import annotations
 
 import importlib
-from typing import Any
+from typing import Any, NoReturn
 
-from _multitables.errors import MissingLibraryError, UnsupportedDatasetError
+from _multitables.errors import MissingLibraryError, UnsupportedDatasetError, public
 
 #: Name in `multitables` -> its file, and its library, which is also the name of the extra.
 ADAPTERS = {
@@ -36,12 +37,10 @@ def installed() -> list[str]:
 
 
 def load(name: str) -> Any:
-    """Return an adapter by its public name.
+    """Return an adapter by its public name; without its library, a class that says so when used.
 
     Raises
     ------
-    MissingLibraryError
-        Its library is not installed (an `ImportError`).
     AttributeError
         There is no such adapter.
     """
@@ -50,16 +49,26 @@ def load(name: str) -> Any:
     file, library = ADAPTERS[name]
     try:
         module = importlib.import_module(f"{__name__}.{file}")
-    except ModuleNotFoundError as error:
-        if error.name != library:
-            raise
+    except ImportError as error:
+        is_missing = isinstance(error, ModuleNotFoundError) and error.name == library
+        return _stand_in(name, library, None if is_missing else error)
+    return getattr(module, name)
+
+
+def _stand_in(name: str, library: str, broken: ImportError | None) -> type[Any]:
+    """Return a class in place of an adapter whose library is missing, or cannot be imported."""
+
+    def refuse(*_: object, **__: object) -> NoReturn:
+        why = "is not installed" if broken is None else f"cannot be imported: {broken}"
         raise MissingLibraryError(
-            f"multitables.{name} needs {library}, which is not installed",
+            f"multitables.{name} needs {library}, which {why}",
             good="Everything else works without it",
             advice=f"Install it: pip install multitables[{library}]",
             library=library,
-        ) from None
-    return getattr(module, name)
+        ) from broken
+
+    text = f"An adapter for {library}, which is not installed, or cannot be imported."
+    return public(type(name, (), {"__doc__": text, "__new__": refuse, "__init_subclass__": refuse}))
 
 
 def no_dtype(library: str, dtype: object, where: str) -> UnsupportedDatasetError:

@@ -23,7 +23,7 @@ from dask import array as da
 from dask.array.core import normalize_chunks
 from dask.base import tokenize
 
-from _multitables.errors import MissingLibraryError, OptionsError, UnsupportedDatasetError
+from _multitables.errors import MissingLibraryError, OptionsError, UnsupportedDatasetError, public
 from _multitables.index.versions.version import VersionKey
 from _multitables.parent.open.dataset import Dataset
 from _multitables.parent.open.file import File
@@ -37,6 +37,7 @@ PARTITION_BYTES = 64 << 20
 OBJECT_BYTES = 64
 
 
+@public
 def to_dask(
     filename: str | os.PathLike[str],
     path: str,
@@ -114,6 +115,7 @@ class _InnerAxes:
         return self._dataset[key[:outer]][(..., *key[outer:])]
 
 
+@public
 def to_dask_dataframe(
     filename: str | os.PathLike[str],
     path: str | Mapping[str, Sequence[str] | None],

@@ -15,6 +15,7 @@ from typing import Any
 import jax
 
 from _multitables.adapters import no_dtype
+from _multitables.errors import public
 from _multitables.index.files.name import Filename
 from _multitables.parent.batches.loader import Changed, Loader
 from _multitables.parent.ragged.ragged_block import RaggedBlock
@@ -24,6 +25,7 @@ from _multitables.plan.casts import as_bfloat16, bfloat16_of
 from _multitables.tree import Paths, map_arrays, native
 
 
+@public
 def jax_batches(
     filename: Filename | Iterable[Filename],
     path: Paths,
@@ -95,6 +97,7 @@ def jax_batches(
     return JaxBatches(batches, transform, f"{path!r} in {file_title(streamer.filename)}", brains)
 
 
+@public
 class JaxBatches(Changed):
     """Batches as arrays of JAX; made by `jax_batches`.
 

@@ -14,6 +14,7 @@ from typing import Any
 import tensorflow as tf
 
 from _multitables.adapters import no_dtype
+from _multitables.errors import public
 from _multitables.index.files.name import Filename
 from _multitables.options import wrong
 from _multitables.parent.streamer import Streamer
@@ -22,6 +23,7 @@ from _multitables.plan.samples import Ranges
 from _multitables.tree import Paths, map_arrays, native
 
 
+@public
 def tf_dataset(
     filename: Filename | Iterable[Filename],
     path: Paths,

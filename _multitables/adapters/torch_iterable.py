@@ -11,8 +11,10 @@ Law
 
 from __future__ import annotations
 
+import inspect
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from types import FrameType
 from typing import Any
 
 import torch
@@ -22,7 +24,7 @@ from _multitables.adapters.loader_epochs import Passes
 from _multitables.adapters.pinned import Cuda, Pinned
 from _multitables.adapters.torch_items import check_alone, of_tensors
 from _multitables.adapters.torch_tensors import crossing, distributed, loader_number, split, tensor
-from _multitables.errors import OptionsError, SubprocessException
+from _multitables.errors import OptionsError, SubprocessException, public
 from _multitables.index.files.name import Filename
 from _multitables.options import check_number
 from _multitables.parent.batches.loader import Loader
@@ -37,6 +39,7 @@ from _multitables.tree import Paths, map_arrays
 cuda = Cuda()
 
 
+@public
 class TorchDataset(IterableDataset[Any]):
     """Batches of an HDF5 file as tensors, for ``DataLoader(dataset, batch_size=None)``.
 
@@ -71,7 +74,8 @@ class TorchDataset(IterableDataset[Any]):
     Raises
     ------
     OptionsError
-        An option that cannot work (a `ValueError`). Errors of the file come with the first batch.
+        An option that cannot work (a `ValueError`). Errors of the file come with the first batch,
+        and so does that of a `DataLoader` without ``batch_size=None``.
     UnsupportedDatasetError
         Torch has no such dtype, as of strings or compound types (a `ValueError`); raised by the
         first batch. Numbers in the other byte order are copied into this machine's.
@@ -141,6 +145,7 @@ class TorchDataset(IterableDataset[Any]):
         self._mine: tuple[tuple[int, tuple[int, int] | None], Loader] | None = None
 
     def __iter__(self) -> Iterator[Any]:
+        _check_not_collated(inspect.currentframe(), self._where)
         pinned = self._pinned()
         part = split()
         if part is None:
@@ -264,6 +269,26 @@ class TorchDataset(IterableDataset[Any]):
         if self._given is None:  # a new process does not know
             state["_given"] = distributed()
         return state
+
+
+def _check_not_collated(frame: FrameType | None, where: str) -> None:
+    """Raise if a `DataLoader`, whose fetcher called a frame, is to make batches of batches.
+
+    Each would need as many blocks of the ring as it has batches, and the ring has few. Only the
+    fetcher knows it, in the process that iterates and before the first batch.
+    """
+    caller = frame and frame.f_back
+    # Of another frame, asking for the locals would keep them.
+    if caller is None or not caller.f_globals.get("__name__", "").startswith("torch."):
+        return
+    if getattr(caller.f_locals.get("self"), "auto_collation", False):
+        raise OptionsError(
+            f"a TorchDataset gives whole batches of {where}, and its DataLoader makes batches of "
+            "these (expected batch_size=None)",
+            advice="Write DataLoader(dataset, batch_size=None), and give TorchDataset the "
+            "batch_size",
+            option="batch_size",
+        )
 
 
 class _Pass(Iterator[Any]):

@@ -21,9 +21,10 @@ import torch
 from torch.utils.data import Dataset
 
 from _multitables.adapters.torch_tensors import crossing, split, tensor
-from _multitables.errors import OptionsError, SubprocessException, UnsupportedDatasetError
+from _multitables.errors import OptionsError, SubprocessException, UnsupportedDatasetError, public
 from _multitables.index.files.name import Filename
 from _multitables.index.files.names import files_named, whole_names
+from _multitables.index.files.open_options import check_open_options
 from _multitables.index.joined.kept_source import KeptSource
 from _multitables.index.versions.version import VersionKey
 from _multitables.options import check_any_version
@@ -60,6 +61,7 @@ class Samples(list[Any]):
         self.batch = batch
 
 
+@public
 class TorchMapDataset(Dataset[Any]):
     """Rows of an HDF5 file by number, as tensors, for a `DataLoader` with a sampler.
 
@@ -127,6 +129,8 @@ class TorchMapDataset(Dataset[Any]):
         version: VersionKey | None = None,
         sample: Sample | None = None,
     ) -> None:
+        own = Reader.__init__.__kwdefaults__ or ()
+        check_open_options("TorchMapDataset(open_options=...)", open_options or (), own)
         storage = StorageOptions.of((open_options or {}).get("storage_options"))
         #: Without a query, which may be a signature; the options have it.
         self.filename, storage = files_named(filename, storage)

@@ -12,9 +12,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike
 
+from _multitables.errors import public
 from _multitables.index.types.as_h5py import Value
 
 
+@public
 class Empty(Value):
     """The value of an attribute or a dataset that has a type but neither shape nor elements.
 

@@ -14,8 +14,10 @@ import sys
 from typing import Any
 
 from _multitables import _core
+from _multitables.errors import public
 
 
+@public
 def build_info() -> dict[str, Any]:
     """Tell versions and features; paste it into a bug report.
 

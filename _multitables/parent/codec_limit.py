@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 
 from _multitables import _core
-from _multitables.errors import UnsupportedDatasetError
+from _multitables.errors import UnsupportedDatasetError, public
 from _multitables.index.chunk_index import ChunkIndex
 from _multitables.index.datasets.source import open_source
 from _multitables.index.files import device
@@ -30,6 +30,7 @@ from _multitables.tree import one_path
 from _multitables.wire import plan_bytes
 
 
+@public
 def measure_limit(
     filename: str | os.PathLike[str], path: str, n_procs: int = 1, direct: bool = False
 ) -> float:

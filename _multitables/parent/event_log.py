@@ -19,6 +19,7 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from _multitables.errors import public
 from _multitables.parent.notebook import InNotebooks
 from _multitables.parent.ranks import Rank, ranks
 
@@ -29,6 +30,7 @@ TABLE = np.dtype([("rank", "<i4"), ("event", "<U16"), ("part", "<i8"), ("time", 
 _T = TypeVar("_T")
 
 
+@public
 class EventLog(InNotebooks):
     """Time stamps of one rank: ``start`` when the log is made, then the events of its loops.
 

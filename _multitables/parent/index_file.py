@@ -23,6 +23,7 @@ from _multitables.errors import (
     SavedIndexWarning,
     StoreError,
     UnsupportedDatasetError,
+    public,
 )
 from _multitables.index.files.name import one_file_named
 from _multitables.index.files.open_options import OpenOptions
@@ -42,6 +43,7 @@ from _multitables.remote.options import StorageOptions
 CACHE = "cache"
 
 
+@public
 def index_file(
     filename: str | os.PathLike[str] | bytes,
     to: str | os.PathLike[str] | None = None,

@@ -20,6 +20,7 @@ from _multitables.errors import (
     MissingFileWarning,
     MultitablesError,
     OptionsError,
+    public,
 )
 from _multitables.index.files.name import Filename
 from _multitables.index.files.names import files_named, whole_names
@@ -41,6 +42,7 @@ from _multitables.remote.options import StorageOptions
 AT_A_TIME = 64
 
 
+@public
 def index_files(
     filenames: Filename | Iterable[Filename],
     to: str | os.PathLike[str],

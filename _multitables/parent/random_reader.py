@@ -11,11 +11,13 @@ Law
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from _multitables import _core, options
+from _multitables.errors import public
 from _multitables.index.files.name import Filename
+from _multitables.index.files.open_options import check_open_options
 from _multitables.index.joined.kept_source import KeptSource
 from _multitables.index.versions.version import VersionKey
 from _multitables.parent.notebook import InNotebooks
@@ -40,6 +42,7 @@ _KINDS: dict[str, type[TableDataset | ArrayDataset | VLArrayDataset]] = {
 }
 
 
+@public
 class Reader(InNotebooks):
     """Reads chosen rows and parts of HDF5 datasets, through reader processes or threads.
 
@@ -77,7 +80,7 @@ class Reader(InNotebooks):
     Raises
     ------
     OptionsError
-        An option that cannot work (a `ValueError`).
+        An option that cannot work (a `ValueError`), or that there is not (a `TypeError`).
     MissingFileError, FileOpenError
         The file cannot be opened (`FileNotFoundError`, `OSError`).
 
@@ -106,8 +109,11 @@ class Reader(InNotebooks):
         library_timeout_seconds: float | None = options.LIBRARY_TIMEOUT_SECONDS,
         trusted: bool = True,
         links: str | None = None,
+        storage_options: Mapping[str, Any] | None = None,
         **kw_args: Any,
     ) -> None:
+        own = ("n_procs", "notify", *(Reader.__init__.__kwdefaults__ or ()))
+        check_open_options("Reader", kw_args, own)
         wanted = options.checked(
             reader_options.ReaderOptions,
             n_procs=n_procs,
@@ -116,7 +122,8 @@ class Reader(InNotebooks):
             library_timeout_seconds=library_timeout_seconds,
             trusted=trusted,
         )
-        kw_args |= {"trusted": trusted, "links": options.check_links("links", links)}
+        links = options.check_links("links", links)
+        kw_args |= {"trusted": trusted, "links": links, "storage_options": storage_options}
         self._file = KeptSource(filename, kw_args, keeps=True)
         with self._file.open():
             pass  # what is wrong with it is told at once

@@ -8,7 +8,7 @@ Law
 
 from __future__ import annotations
 
-from _multitables.errors import OptionsError
+from _multitables.errors import OptionsError, note
 from _multitables.parent.readers.reader_pool import ReaderPool
 from _multitables.parent.stream.open_stream import (
     DataSpec,
@@ -78,6 +78,7 @@ def start_blocks(
 
     stream = None if tail_only else whole_stream(pool, spec, wanted)
     if stream is not None:
+        note("%r is read whole, before its first block is taken", spec.path)
         return stream
     with pool.starting(wanted.n_procs) as readers:
         with spec.file.open() as source:

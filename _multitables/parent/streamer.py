@@ -14,8 +14,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from _multitables import options
-from _multitables.errors import QueueClosed
+from _multitables.errors import QueueClosed, public
 from _multitables.index.files.name import Filename
+from _multitables.index.files.open_options import check_open_options
 from _multitables.index.joined.kept_source import KeptSource
 from _multitables.index.versions.version import VersionKey, VersionKeys
 from _multitables.options import check_any_version, checked
@@ -30,6 +31,7 @@ from _multitables.plan.reader_options import StreamerOptions, stream_options
 from _multitables.tree import Paths, structure_of
 
 
+@public
 class Streamer(FileLoaders, InNotebooks):
     """Streams datasets of one HDF5 file, or of several, through reader processes.
 
@@ -69,7 +71,8 @@ class Streamer(FileLoaders, InNotebooks):
         pickle, and in no message.
     **kw_args
         Options of `tables.open_file`. ``DRIVER='H5FD_DIRECT'`` reads around the page cache, with
-        any build of HDF5. ``root_uep`` prefixes paths. Others as PyTables treats them.
+        any build of HDF5. ``root_uep`` prefixes paths. Others as PyTables treats them; names that
+        it does not have are an `UnknownOptionError`.
 
     Notes
     -----
@@ -95,13 +98,16 @@ class Streamer(FileLoaders, InNotebooks):
         trusted: bool = True,
         links: str | None = None,
         skip_missing: bool = False,
+        storage_options: Mapping[str, Any] | None = None,
         **kw_args: Any,
     ) -> None:
         wanted = checked(StreamerOptions, **locals())
+        check_open_options("Streamer", kw_args, Streamer.__init__.__kwdefaults__ or ())
         links = options.check_links("links", links)
+        own = {"trusted": trusted, "links": links, "storage_options": storage_options}
         file = KeptSource(
             filename,
-            {**kw_args, "trusted": trusted, "links": links},
+            kw_args | own,
             keeps=False,
             skip_missing=wanted.skip_missing,
         )

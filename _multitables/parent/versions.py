@@ -11,6 +11,7 @@ import os
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from _multitables.errors import public
 from _multitables.index.datasets.source import open_source
 from _multitables.index.files.name import one_file_named
 from _multitables.index.versions.diff import differing_rows
@@ -22,6 +23,7 @@ from _multitables.parent.titles import count, file_title
 from _multitables.remote.options import StorageOptions
 
 
+@public
 def versions(
     filename: str | os.PathLike[str],
     storage_options: Mapping[str, Any] | None = None,
@@ -59,6 +61,7 @@ def versions(
     return Versions(filename, storage_options, links)
 
 
+@public
 class Versions(Mapping[str, Version], InNotebooks):
     """The versions of a file, as they were when it was made; by `multitables.versions`.
 

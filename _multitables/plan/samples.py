@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from _multitables.errors import OptionsError
+from _multitables.errors import OptionsError, public
 from _multitables.options import whole, wrong
 from _multitables.tree import WholeNumbers, whole_numbers
 
@@ -30,6 +30,7 @@ DRAWN = (None, "uniform", "segments")
 PADS = ("reflect", "edge")
 
 
+@public
 @dataclass(frozen=True, eq=False)
 class At:
     """Samples at starts that the user gives: rows, or places in several axes.
@@ -84,6 +85,7 @@ class At:
         return int(starts.shape[1]) if starts.ndim == 2 else 0
 
 
+@public
 @dataclass(frozen=True, eq=False)
 class Ranges:
     """Samples of different lengths: rows from a start up to a stop, which may overlap.
@@ -109,6 +111,7 @@ class Ranges:
             object.__setattr__(self, name, whole_numbers(name, getattr(self, name)))
 
 
+@public
 @dataclass(frozen=True, eq=False)
 class Clips:
     """Samples of rows that follow each other, or with a stride, and never cross a segment.
@@ -228,6 +231,7 @@ class EachRow:
         return numbers
 
 
+@public
 @dataclass(frozen=True, eq=False)
 class Patches:
     """Boxes of one shape on a grid, which may overlap: patches of images, volumes, simulations.

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from _multitables.errors import OptionsError
+from _multitables.errors import OptionsError, public
 from _multitables.options import whole, wrong
 
 I64 = npt.NDArray[np.int64]
@@ -31,6 +31,7 @@ CROPS, FLIPS = 64, 96
 OF = ("sample", "segment", "file")
 
 
+@public
 @dataclass(frozen=True, eq=False)
 class Weights:
     """How often samples are drawn, each time with replacement.

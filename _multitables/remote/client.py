@@ -21,6 +21,7 @@ import importlib
 import json
 import os
 import queue
+import re
 import signal
 import sys
 import threading
@@ -30,7 +31,7 @@ from datetime import datetime, timedelta, timezone
 from functools import lru_cache, wraps
 from typing import Any, ParamSpec, TypeVar
 
-from _multitables.errors import MissingLibraryError, OptionsError
+from _multitables.errors import INFO, MissingLibraryError, OptionsError, note
 from _multitables.remote.failures import SLOW, StoreFailure, failure_of
 from _multitables.remote.names import in_store, kind_of, query_of
 
@@ -167,6 +168,8 @@ def fetched(
             if failure.was_repeated or failure.kind not in ("cut", "short") or last:
                 raise
             import random  # few programs come here
+
+            note("%r is requested again: its answer was %s", name, failure.kind, level=INFO)
 
             time.sleep(0.1 * 2**attempt * random.uniform(0.5, 1.5))
             continue
@@ -368,6 +371,7 @@ def _made(url: str, text: str) -> Any:
     if provider is not None:
         more["credential_provider"] = provider
     make: Any = store.from_url  # one signature for each kind of store
+    url = re.sub("^gcs:", "gs:", url, flags=re.IGNORECASE)  # which obstore lacks
     return make(url, client_options=client, retry_config=retry, **more)
 
 

@@ -20,6 +20,7 @@ SCHEMES = {
     "s3": "s3",
     "s3a": "s3",
     "gs": "gs",
+    "gcs": "gs",
     "az": "az",
     "abfs": "az",
     "abfss": "az",

@@ -15,10 +15,14 @@ import sys
 name, library = sys.argv[1:]
 sys.modules[library] = None  # as if it were not installed
 import multitables
-try:
-    getattr(multitables, name)
-except ImportError as error:
-    print(type(error).__name__, error.library, error)
+assert name not in dir(multitables)
+assert hasattr(multitables, name)
+assert not isinstance(5, getattr(multitables, name))
+for use in (lambda made: made("x.h5", "/x", 8), lambda made: type("Mine", (made,), {})):
+    try:
+        use(getattr(multitables, name))
+    except ImportError as error:
+        print(type(error).__name__, error.library, error)
 """
 
 
@@ -26,7 +30,7 @@ except ImportError as error:
 def test_a_missing_library_is_told(name: str) -> None:
     library = ADAPTERS[name][1]
     done = run_script(MISSING, name, library)
-    assert done.stdout == (
+    assert done.stdout == 2 * (
         f"MissingLibraryError {library} multitables.{name} needs {library}, which is not "
         "installed. Everything else works without it. Install it: pip install "
         f"multitables[{library}].\n"
@@ -43,11 +47,14 @@ def test_a_missing_part_of_a_library_is_not_hidden() -> None:
         "sys.meta_path.insert(0, Finder())\n"
         "import multitables\n"
         "try:\n"
-        "    multitables.TorchDataset\n"
-        "except ModuleNotFoundError as error:\n"
-        "    print(type(error).__name__, error)\n"
+        "    multitables.TorchDataset('x.h5', '/x', 8)\n"
+        "except multitables.MissingLibraryError as error:\n"
+        "    print(error.happened, type(error.__cause__).__name__)\n"
     )
-    assert done.stdout == "ModuleNotFoundError no module of torch\n", done.stderr
+    assert done.stdout == (
+        "multitables.TorchDataset needs torch, which cannot be imported: no module of torch "
+        "ModuleNotFoundError\n"
+    ), done.stderr
 
 
 def test_names_are_listed_and_others_are_unknown() -> None:

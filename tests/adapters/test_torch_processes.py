@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import multiprocessing
 import pickle
@@ -339,3 +340,14 @@ def test_programs(numbered: Path, tmp_path: Path, source: str) -> None:
         program, numbered, tmp_path / "store", seconds=100, flags=(),
     )  # fmt: skip
     assert done.stdout == "good\n", done.stderr
+
+
+@pytest.mark.parametrize("processes", [0, 1])
+@pytest.mark.parametrize("batch_size", [1, 32])
+def test_a_loader_that_makes_batches_of_batches(
+    numbered: Path, processes: int, batch_size: int
+) -> None:
+    with contextlib.closing(multitables.TorchDataset(numbered, "/rows", 4)) as dataset:
+        with pytest.raises(multitables.OptionsError, match=r"DataLoader\(dataset, batch_size=None"):
+            list(loader(dataset, processes, batch_size=batch_size))
+        assert len(list(loader(dataset))) > 1

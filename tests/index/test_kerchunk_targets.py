@@ -45,8 +45,8 @@ def test_chunks_in_several_files(paths: list[Path], suffix: str, inline_every: i
             np.testing.assert_array_equal(file[name][...], expected(paths, name))
             np.testing.assert_array_equal(file[name][5:19:3, 2], expected(paths, name)[5:19:3, 2])
         assert file["scalar"][()] == len(paths) - 1
-    for direct in (False, True):
-        streamer = multitables.Streamer(references, direct=direct)
+    for options in ({}, {"DRIVER": "H5FD_DIRECT"}):
+        streamer = multitables.Streamer(references, **options)
         for name in NAMES:
             np.testing.assert_array_equal(read_here(references, name), expected(paths, name))
             with streamer.get_queue(f"/{name}", n_procs=2, remainder=True) as queue:

@@ -6,15 +6,19 @@
 
 from __future__ import annotations
 
+import builtins
 import pickle
+import sys
 from pathlib import Path
 
 import h5py
 import numpy as np
+import pytest
 from processes import run_script
 
 import multitables
 from _multitables import later
+from _multitables.adapters import installed
 
 #: What `import multitables` loads of ours, by folder.
 OPENS = {
@@ -86,17 +90,28 @@ def test_every_public_name_is_there_when_it_is_named() -> None:
     assert set(later.LATER) < set(multitables.__all__) <= set(dir(multitables))
     for name, file in later.LATER.items():
         value = getattr(multitables, name)
-        assert (value.__name__, value.__module__) == (name, f"_multitables.{file}")
+        assert value is getattr(sys.modules[f"_multitables.{file}"], name)
         assert pickle.loads(pickle.dumps(value)) is value
+
+
+@pytest.mark.parametrize("name", [*multitables.__all__, "open", *installed()])
+def test_a_public_name_is_of_the_face(name: str) -> None:
+    assert getattr(multitables, name).__module__ == "multitables"
+
+
+def test_all_names_leave_those_of_python_as_they_are() -> None:
+    assert not set(multitables.__all__) & set(dir(builtins))
 
 
 def test_help_and_members_show_what_is_imported_later() -> None:
     done = run_script(
-        "import inspect, pydoc, sys\n"
+        "import inspect, pydoc, sys, unittest.mock\n"
         "libraries = {'dask', 'jax', 'tensorflow', 'torch'}\n"
         "sys.modules.update(dict.fromkeys(libraries))  # as if none were installed\n"
         "import multitables\n"
         "assert 'Streamer' in dict(inspect.getmembers(multitables))\n"
+        "assert unittest.mock.create_autospec(multitables).Streamer\n"
+        "assert hasattr(multitables, 'TorchDataset') and not hasattr(multitables, 'Torch')\n"
         "print(pydoc.plain(pydoc.render_doc(multitables)))"
     )
     assert "class Streamer" in done.stdout, done.stderr

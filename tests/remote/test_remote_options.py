@@ -157,10 +157,12 @@ def test_the_environment_is_looked_at_again(
     read(name, **options)
 
 
-@pytest.mark.parametrize("name", [NAME, "gs://bucket/data.h5", "az://bucket/data.h5"])
+@pytest.mark.parametrize(
+    "name", [NAME, "gs://bucket/data.h5", "gcs://bucket/data.h5", "az://bucket/data.h5"]
+)
 def test_without_credentials(name: str, server: PlainServer) -> None:
     options: dict[str, Any] = {"endpoint": server.endpoint}
-    if name.startswith("gs"):
+    if name.startswith("g"):
         options = {"base_url": server.endpoint}
     elif name.startswith("az"):
         options["account_name"] = "account"

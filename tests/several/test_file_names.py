@@ -11,6 +11,7 @@ import copy
 import io
 import os
 import pickle
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -163,12 +164,14 @@ TAKERS: dict[str, Any] = {
 @pytest.mark.parametrize("case", NO_NAMES)
 def test_what_is_no_name(folder: Path, case: str, taker: str) -> None:
     given, what = NO_NAMES[case]
+    if taker in ("open", "read") and hasattr(given, "read"):
+        pytest.skip("takes file objects")
     takes_several = taker in ("Streamer", "Reader") or not isinstance(given, list)
     with pytest.raises(OptionsError, match=what if takes_several else "takes one file"):
         TAKERS[taker](given)
 
 
-@pytest.mark.parametrize("taker", TAKERS)
+@pytest.mark.parametrize("taker", sorted(TAKERS.keys() - {"open", "read"}))
 def test_what_is_open_already(folder: Path, taker: str) -> None:
     with open("g.h5", "rb") as raw, h5py.File("g.h5") as theirs, multitables.open("g.h5") as ours:
         with pytest.raises(OptionsError, match=r"a file object \(BufferedReader\)\. Give its name"):
@@ -243,3 +246,30 @@ def test_a_closed_streamer_has_no_batches(folder: Path) -> None:
         pass
     with pytest.raises(multitables.ClosedError):
         streamer.get_batches("/x", 1)
+
+
+def test_names_as_shells_and_urls_have_them(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(folder))
+    shutil.copy("g.h5", "a b.h5")
+    spelled = ["~/a b.h5", f"file://{folder}/a%20b.h5", f"FILE://localhost{folder}/a%20b.h5"]
+    for name in spelled:
+        assert multitables.is_hdf5(name)
+        assert (
+            multitables.read(name, "x").tolist() == rows(Streamer(name)) == rows(Streamer("g.h5"))
+        )
+    assert Streamer(["~/f*.h5", spelled[0]]).filename[-1] == str(folder / "a b.h5")
+    (folder / "file:").mkdir()
+    shutil.copy("f9.h5", "file:/g.h5")
+    shutil.copy("f9.h5", "~")
+    for name in ("file:/g.h5", "file://g.h5", "~"):  # there are files of these names
+        assert multitables.read(name, "x").tolist() == rows(Streamer("f9.h5"))
+
+
+@pytest.mark.parametrize("take", [Streamer, multitables.open, multitables.Reader])
+def test_names_of_no_store(folder: Path, take: Any) -> None:
+    for name in ("ftp://host/x.h5", "simplecache::s3://bucket/x.h5", "S4://bucket/x.h5"):
+        scheme = name.partition("://")[0].lower()
+        with pytest.raises(OptionsError, match=rf"begin with '{scheme}', .*file, s3, .*gcs, az"):
+            take(name)
+    with pytest.raises(OptionsError, match="a file:// name has no host"):
+        take("file://host/x.h5")

@@ -32,7 +32,7 @@ def total(stream: multitables.StreamQueue) -> int:
 
 
 def test_construction_touches_nothing() -> None:
-    streamer = multitables.Streamer("/no/such/file.h5", anything="goes")
+    streamer = multitables.Streamer("/no/such/file.h5", node_cache_slots=5)
     with pytest.raises(multitables.MissingFileError):
         streamer.get_queue("/x")
 

@@ -2,7 +2,8 @@
 
 Law
 ---
-1. A name of a file is that file, whatever characters it has.
+1. A name of a file is that file, whatever characters it has. Only where there is none, ``~`` and
+   ``file://`` have the meaning that shells and URLs give them, and other schemes are refused.
 2. What is not a name is refused: a file object's lines and a mapping's keys are no names.
 
 This file must never open a file, nor ask a store.
@@ -11,16 +12,19 @@ This file must never open a file, nor ask a store.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Iterator
 from typing import Any, TypeAlias, TypeGuard, cast
 
 from _multitables.errors import OptionsError
 from _multitables.index.saved.places import is_manifest
-from _multitables.remote.names import absolute, is_remote, kind_of, query_of
+from _multitables.remote.names import SCHEMES, absolute, is_remote, kind_of, query_of
 from _multitables.remote.options import StorageOptions
 
 Filename: TypeAlias = str | os.PathLike[str] | bytes
 NAME = (str, bytes, os.PathLike)
+_COPY = "Copy the file to this machine or to such a store"
+_SCHEME = re.compile(r"([a-z][a-z0-9+.:-]*)://", re.IGNORECASE)
 
 
 def check_letters(name: Any) -> None:
@@ -39,6 +43,43 @@ def is_name(given: object) -> TypeGuard[Filename]:
     return isinstance(given, NAME) and not isinstance(getattr(given, "filename", None), NAME)
 
 
+def in_full(name: Filename) -> Filename:
+    """Return a name without ``~`` and ``file://``, which the system does not know.
+
+    Raises
+    ------
+    OptionsError
+        It begins with a scheme that is no store's.
+    """
+    text = os.fsdecode(name)
+    if is_remote(name) or not (text.startswith("~") or "://" in text) or os.path.lexists(text):
+        return name
+    found = _SCHEME.match(text)
+    if found is None:
+        return os.path.expanduser(text)
+    scheme, (host, slash, path) = found[1].lower(), text[found.end() :].partition("/")
+    if scheme != "file":
+        known = ["file", *SCHEMES]
+        raise OptionsError(
+            f"no store has names that begin with {scheme!r}, got {text!r} (expected one of "
+            f"{', '.join(known)}, or a name of this machine)",
+            advice=f"{_COPY}; or give multitables.open a file object, as "
+            "fsspec.open(...).open() makes it",
+            option="filename",
+            got=text,
+        )
+    if host.lower() not in ("", "localhost"):
+        raise OptionsError(
+            f"a file:// name has no host, as it is one of this machine, got {text!r}",
+            advice=f"Write file:///FOLDER/NAME; or {_COPY.lower()}",
+            option="filename",
+            got=text,
+        )
+    from urllib.parse import unquote
+
+    return unquote(slash + path)
+
+
 def is_list(given: object) -> bool:
     """Whether something is a list, a tuple or an iterator, but no file object."""
     return isinstance(given, (list, tuple, Iterator)) and not hasattr(given, "read")
@@ -50,7 +91,10 @@ def not_a_name(given: Any) -> OptionsError:
     opened = getattr(given, "filename", None)  # as h5py's and our files have it
     if hasattr(given, "read"):
         got = f"a file object ({kind})"
-        advice = "Write its bytes to a file (one on /dev/shm stays in memory), and give its name"
+        advice = (
+            "Write its bytes to a file (one on /dev/shm stays in memory), and give its name; or "
+            "stream it with multitables.open(...).streamer()"
+        )
         if isinstance(name, str) and os.path.isfile(name):
             advice = "Give its name: that of a file object is its attribute name"
     elif isinstance(opened, NAME):
@@ -93,6 +137,7 @@ def one_file_named(
 ) -> tuple[str, StorageOptions]:
     """Return the name of the one file that is given to `who`; see `files_named`."""
     check_one_file(filename, who, takes_manifest)
+    filename = in_full(filename)
     if not is_remote(filename):
         return os.fsdecode(filename), storage.given_for(())
     from _multitables.remote import client

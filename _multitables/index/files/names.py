@@ -18,7 +18,14 @@ import os
 from typing import Any
 
 from _multitables.errors import MissingFileError, OptionsError
-from _multitables.index.files.name import check_letters, is_list, is_name, not_a_name, without_query
+from _multitables.index.files.name import (
+    check_letters,
+    in_full,
+    is_list,
+    is_name,
+    not_a_name,
+    without_query,
+)
 from _multitables.index.files.name_order import natural
 from _multitables.index.files.stored_objects import listed
 from _multitables.remote import client
@@ -45,6 +52,7 @@ def files_named(filename: Any, storage: StorageOptions) -> tuple[Any, StorageOpt
 def _named(filename: Any, storage: StorageOptions) -> tuple[Any, StorageOptions]:
     if is_name(filename):
         check_letters(filename)
+        filename = in_full(filename)
         if is_remote(filename):
             return _objects(str(filename), storage)
         if not glob.has_magic(os.fsdecode(filename)) or os.path.exists(filename):

@@ -1,6 +1,6 @@
 """Options of PyTables' ``open_file``, as a stream takes them.
 
-1. As in PyTables, names are taken in any case, and unknown ones are ignored.
+1. As in PyTables, names are taken in any case. Those that it does not have are refused.
 2. What only matters to a writer, or to PyTables' own caches, is ignored.
 3. The driver H5FD_DIRECT asks the readers for direct I/O, whatever libhdf5 was built with. Of an
    object of a store it means nothing, as others do.
@@ -11,14 +11,14 @@ This file must never open a file or import an HDF5 library.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from _multitables.errors import OptionsError
 from _multitables.index.chunk_index import Fingerprint
 from _multitables.index.files.reach import Reach
 from _multitables.index.types import hdf5_errors
-from _multitables.options import ANYWHERE, FOLDER, NO_LINKS, check_links
+from _multitables.options import ANYWHERE, FOLDER, NO_LINKS, check_links, check_options
 from _multitables.remote.names import is_remote
 from _multitables.remote.options import StorageOptions
 
@@ -31,6 +31,22 @@ DRIVERS = {
     "H5FD_DIRECT": "direct",
     "H5FD_SPLIT": "split",
 }
+
+#: All that PyTables takes, of any version that still counts, without those in small letters.
+NAMES = """
+    ALLOW_PADDING BOUNDS_MAX_SIZE BOUNDS_MAX_SLOTS BUFFER_TIMES CHUNK_CACHE_NELMTS
+    CHUNK_CACHE_PREEMPT CHUNK_CACHE_SIZE COND_CACHE_SLOTS DISABLE_EVERY_CYCLES DRIVER
+    DRIVER_CORE_BACKING_STORE DRIVER_CORE_IMAGE DRIVER_CORE_INCREMENT DRIVER_DIRECT_ALIGNMENT
+    DRIVER_DIRECT_BLOCK_SIZE DRIVER_DIRECT_CBUF_SIZE DRIVER_SPLIT_META_EXT DRIVER_SPLIT_RAW_EXT
+    ENABLE_EVERY_CYCLES EXPECTED_ROWS_EARRAY EXPECTED_ROWS_TABLE EXPECTED_ROWS_VLARRAY
+    IO_BUFFER_SIZE ITERSEQ_MAX_ELEMENTS ITERSEQ_MAX_SIZE ITERSEQ_MAX_SLOTS LIMBOUNDS_MAX_SIZE
+    LIMBOUNDS_MAX_SLOTS LOWEST_HIT_RATIO MAX_BLOSC_THREADS MAX_COLUMNS MAX_GROUP_WIDTH
+    MAX_NODE_ATTRS MAX_NUMEXPR_THREADS MAX_THREADS MAX_TREE_DEPTH MAX_UNDO_PATH_LENGTH
+    METADATA_CACHE_SIZE NODE_CACHE_SLOTS PYTABLES_SYS_ATTRS SORTEDLR_MAX_SIZE SORTEDLR_MAX_SLOTS
+    SORTED_MAX_SIZE TABLE_MAX_SIZE USER_BLOCK_SIZE
+"""
+#: Those that its signature has.
+SMALL = "mode title root_uep filters"
 
 #: Options that no library in a reader is given.
 NOT_FOR_LIBRARY = {
@@ -58,6 +74,8 @@ class OpenOptions:
     trusted: bool = True  # False: no library opens the file
     #: One of `options.LINKS`; None: `ANYWHERE` if the file is trusted, else `FOLDER`.
     links: str | None = None
+    #: Whether the lock of readers is taken, where the environment does not say it.
+    locks: bool = True
     storage: StorageOptions = field(default_factory=StorageOptions)
     #: Where names in references count from; "": the working directory.
     directory: str = ""
@@ -85,6 +103,12 @@ class OpenOptions:
     def direct(self) -> bool:
         """Whether the readers bypass the page cache."""
         return self.kind == "direct"
+
+
+def check_open_options(who: str, given: Iterable[str], own: Iterable[str]) -> None:
+    """Raise `UnknownOptionError` for what is neither PyTables' nor an option of `who`."""
+    known = [*own, *f"{SMALL} {NAMES} {NAMES.lower()}".split()]
+    check_options(who, given, known)
 
 
 def parse_open_options(options: Mapping[str, object]) -> OpenOptions:

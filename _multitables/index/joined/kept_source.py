@@ -71,6 +71,7 @@ class KeptSource:
         #: The file, or the first of several, as it was opened first; it stays open.
         self.before: Fingerprint | None = None
         self._only: Fingerprint | None = None
+        self._held: object = None
         self._kept: Source | None = None
         self._accesses: list[Access | None] = []
 
@@ -79,9 +80,13 @@ class KeptSource:
         """Whether there are several files."""
         return isinstance(self.filename, list) or (self.is_manifest and self._number is None)
 
-    def is_opened(self, file: Fingerprint, directory: str) -> None:
-        """Take the file that is open elsewhere, and no other, by names from a directory there."""
+    def is_opened(self, file: Fingerprint, directory: str, held: object) -> None:
+        """Take the file that is open elsewhere, and no other, by names from a directory there.
+
+        What is held keeps its name.
+        """
         self.before = self._only = file
+        self._held = held
         self._directory = directory
 
     @contextlib.contextmanager
@@ -164,7 +169,7 @@ class KeptSource:
 
     def __getstate__(self) -> dict[str, object]:
         # Another process opens it anew.
-        nothing = dict.fromkeys(("_manifest", "_kept", "before", "_only"))
+        nothing = dict.fromkeys(("_manifest", "_kept", "before", "_only", "_held"))
         return {**self.__dict__, **nothing, "keeps": False}
 
     def close(self) -> None:

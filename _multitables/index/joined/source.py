@@ -230,7 +230,7 @@ class JoinedSource(Source):
             return None
         whole = [absolute(name) for name in self._filenames]
         encoded = [path.encode("utf-8", "surrogateescape") for path in paths]
-        found = _core.survey_files(whole, encoded, takes_locks())
+        found = _core.survey_files(whole, encoded, takes_locks(self._options.locks))
         if found is None:
             return None
         names = list(map(os.fsencode, whole))

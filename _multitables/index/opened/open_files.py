@@ -52,6 +52,7 @@ UNKNOWN_WAY = "a group on the way to it is stored as the core does not know"
 PREFETCHED = 256
 PLAIN = OpenOptions()
 LINKS_FOLLOWED = 16  # as HDF5 does
+LOCKING = {"FALSE": False, "0": False, "TRUE": True, "1": True, "BEST_EFFORT": True}
 ORIGIN = "${ORIGIN}"
 _T = TypeVar("_T")
 
@@ -172,7 +173,8 @@ class OpenFiles:
                 if (name := current_name(file.filename, file.fingerprint)) is None:
                     return False
                 is_reference = file.opened_by != file.filename
-                if is_reference or (takes_locks() and not file.fingerprint.access):
+                locks = takes_locks(self._others.locks) and not file.fingerprint.access
+                if is_reference or locks:
                     file.metadata.lock(name)
         except OSError:
             self.close()
@@ -355,7 +357,7 @@ def open_file(
     before = options.before
     opened = opening_name(filename, before)
     fingerprint = _fingerprint(opened)  # before anything is read
-    locks = takes_locks() and not grows
+    locks = takes_locks(options.locks) and not grows
     with _refusals(filename, opened):
         metadata = _core.MetadataFile(opened, takes_lock=locks)
     if by is not None:
@@ -451,8 +453,9 @@ def _open_references(filename: str, options: OpenOptions) -> OpenFile:
     return OpenFile(target.filename, target.fingerprint, metadata, filename)
 
 
-def takes_locks() -> bool:
-    return os.environ.get("HDF5_USE_FILE_LOCKING", "").upper() not in ("FALSE", "0")
+def takes_locks(wanted: bool) -> bool:
+    """Whether the lock of readers is taken; as in HDF5, the environment has the last word."""
+    return LOCKING.get(os.environ.get("HDF5_USE_FILE_LOCKING", "").upper(), wanted)
 
 
 def _fingerprint(filename: str, storage: StorageOptions = NO_OPTIONS) -> Fingerprint:

@@ -16,7 +16,7 @@ import numpy as np
 
 from _multitables import _core
 from _multitables._core import DamagedIndexError, SavedIndex
-from _multitables.errors import SavedIndexWarning
+from _multitables.errors import SavedIndexWarning, note
 from _multitables.index.chunk_index import I64, U64, Fingerprint, Records
 from _multitables.index.metadata import Delegated, Metadata, names_of
 from _multitables.index.saved import format as saved_format
@@ -41,7 +41,9 @@ def with_first(
             _warn(place, error)
         else:
             if index is not None:
+                note("the saved index %r is used", place)
                 return SavedMetadata(index, place, file)
+            note("the saved index %r is of another version of its file, and not used", place)
     return file
 
 

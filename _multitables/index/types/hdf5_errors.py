@@ -47,7 +47,7 @@ REFUSED = {
     ),
     "written": (
         "is open for writing elsewhere, or its writer was killed",
-        f"{_CLOSE_WRITER}; if the writer is gone: h5clear -s FILE",
+        f"{_CLOSE_WRITER}, or stream it with follow=True; if the writer is gone: h5clear -s FILE",
     ),
     "parts": (
         "is one part of several, which HDF5's split or multi driver wrote",

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from _multitables.errors import public
 from _multitables.index.types.element_type import PICTURE, Conversion, ElementType, FieldType
 from _multitables.options import whole, wrong
 
@@ -26,6 +27,7 @@ CHANNELS = (1, 3, 4)
 MAX_BYTES = 1 << 30
 
 
+@public
 @dataclass(frozen=True)
 class Image:
     """The size of the pictures of a dataset, which readers decode: see `Streamer.get_batches`.

@@ -11,9 +11,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from _multitables.errors import public
 from _multitables.index.types.as_h5py import Value
 
 
+@public
 @dataclass(frozen=True, eq=False, slots=True)
 class Reference(Value):
     """A reference to an object; false if it refers to nothing.
@@ -33,6 +35,7 @@ class Reference(Value):
         return f"<HDF5 object reference{'' if self else ' (null)'}>"
 
 
+@public
 @dataclass(frozen=True, eq=False, slots=True)
 class RegionReference(Value):
     """A reference to a selection of a dataset; false if it refers to nothing.

@@ -26,6 +26,7 @@ from _multitables.errors import (
     CorruptFileError,
     MissingVersionError,
     UnsupportedDatasetError,
+    public,
 )
 from _multitables.index.opened.open_files import Lost, OpenFiles, Place
 from _multitables.index.types.hdf5_errors import close_matches, did_you_mean
@@ -47,6 +48,7 @@ VersionKeys = VersionKey | Sequence[VersionKey] | slice
 TIME_FORMAT = "%Y-%m-%d %H:%M:%S.%f%z"
 
 
+@public
 @dataclass(frozen=True, slots=True)
 class Version:
     """A version of a file that the package versioned-hdf5 wrote."""

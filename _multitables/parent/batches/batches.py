@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from _multitables import _core
+from _multitables.errors import public
 from _multitables.options import check_number
 from _multitables.parent.batches.iteration import BatchIterator
 from _multitables.parent.batches.loader import Loader
@@ -23,6 +24,7 @@ from _multitables.plan.sharding import shard_of
 from _multitables.tree import Structure
 
 
+@public
 class Batches(Loader):
     """Batches of a training run; made by `Streamer.get_batches`.
 

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from _multitables.errors import CorruptChunkError
+from _multitables.errors import CorruptChunkError, public
 from _multitables.parent.batches.unit import Run, Unit
 from _multitables.parent.notebook import InNotebooks
 from _multitables.parent.readers.error_report import skipped
@@ -225,9 +225,11 @@ class Iteration(Iterator[Any], InNotebooks):
         return stream
 
 
+@public
 class BatchIterator(Iteration):
     """One iteration of `Batches`."""
 
 
+@public
 class ItemIterator(Iteration):
     """One iteration of a `Collection`: yields an `Item` for each key."""

@@ -22,6 +22,7 @@ from _multitables.errors import (
     MultitablesError,
     OptionsError,
     UnsupportedDatasetError,
+    public,
 )
 from _multitables.options import check_number, whole, wrong
 from _multitables.parent.batches.loader import Loader
@@ -34,6 +35,7 @@ from _multitables.plan.sharding import Part
 from _multitables.plan.weights import Chances, as_weights, chances
 
 
+@public
 class Mixture(Loader):
     """Batches of several sources, of which each step draws one by its weight.
 

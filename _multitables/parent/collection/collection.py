@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any
 
 from _multitables import options
-from _multitables.errors import MissingDatasetError, OptionsError
+from _multitables.errors import MissingDatasetError, OptionsError, public
 from _multitables.options import check_number
 from _multitables.parent.batches.iteration import ItemIterator
 from _multitables.parent.batches.loader import Loader
@@ -29,6 +29,7 @@ from _multitables.plan.reader_options import CollectionOptions, ItemBatchOptions
 from _multitables.plan.sharding import shard_of
 
 
+@public
 class Collection(Loader):
     """Items of many datasets; made by `Streamer.get_collection`.
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from _multitables.errors import CorruptChunkError, MultitablesError
+from _multitables.errors import CorruptChunkError, MultitablesError, public
 from _multitables.parent.notebook import InNotebooks
 from _multitables.parent.ragged.ragged_block import RaggedBlock
 from _multitables.parent.titles import count
@@ -39,6 +39,7 @@ class Scales(dict[str, Any]):
         return Scales, (dict(self), self.missing)
 
 
+@public
 class Item(NamedArrays, InNotebooks):
     """One item of a `Collection`: a mapping from names to the arrays of its datasets.
 

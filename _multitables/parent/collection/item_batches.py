@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from _multitables.errors import OptionsError, UnsupportedDatasetError
+from _multitables.errors import OptionsError, UnsupportedDatasetError, public
 from _multitables.parent.batches.iteration import Iteration
 from _multitables.parent.batches.loader import Changed, Loader
 from _multitables.parent.collection.item import Item
@@ -27,6 +27,7 @@ from _multitables.plan.reader_options import ItemBatchOptions
 from _multitables.tree import NamedArrays
 
 
+@public
 class ItemBatch(NamedArrays, InNotebooks):
     """Several items as one array for each dataset; made by `Collection.to_batches`.
 
@@ -57,6 +58,7 @@ class ItemBatch(NamedArrays, InNotebooks):
         return f"<ItemBatch of {len(self.keys_of_items)}: {shapes}>"
 
 
+@public
 class ItemBatches(Changed):
     """Padded batches of a collection; made by `Collection.to_batches`.
 

@@ -14,13 +14,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from _multitables.errors import MissingLibraryError, UnsupportedDatasetError
+from _multitables.errors import MissingLibraryError, UnsupportedDatasetError, public
 from _multitables.parent.notebook import InNotebooks
 from _multitables.tree import NamedArrays
 
 I64 = npt.NDArray[np.int64]
 
 
+@public
 class GroupBlock(NamedArrays, InNotebooks):
     """The rows that one group has in a block: a mapping from columns to arrays of equal length.
 
@@ -91,6 +92,7 @@ class GroupBlock(NamedArrays, InNotebooks):
         return pl.from_arrow(self.to_arrow())
 
 
+@public
 class ColumnsBlock(NamedArrays, InNotebooks):
     """The same values of the index in several groups: a mapping from groups to `GroupBlock`.
 

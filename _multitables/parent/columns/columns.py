@@ -9,11 +9,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from _multitables.errors import public
 from _multitables.parent.batches.loader import Loader
 from _multitables.parent.columns.key_unit import KeyUnit
 from _multitables.parent.readers.counters import counters
 
 
+@public
 class Columns(Loader):
     """Blocks of columns; made by `Streamer.get_columns`.
 

@@ -22,7 +22,6 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from _multitables import _core, machine
-from _multitables.index.opened.open_files import takes_locks
 
 if TYPE_CHECKING:
     from _multitables.index.opened.open_files import OpenFiles
@@ -74,7 +73,7 @@ def take(key: Any, filename: str) -> dict[str, Any] | None:
 def park(key: Any, state: State, files: OpenFiles, cached: int, parts: dict[str, Any]) -> bool:
     """Keep what was shared, without its lock; False if it may not be kept."""
     is_plain = len(files) == 1 and type(files.main.metadata) is _core.MetadataFile
-    if not (state and is_plain and takes_locks()):
+    if not (state and is_plain):
         return False
     files.close()
     before, _kept[key] = _kept.pop(key, None), Parked(state, files, cached, parts)

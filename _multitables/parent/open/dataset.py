@@ -24,7 +24,7 @@ from numpy.typing import DTypeLike
 from _multitables import _core
 from _multitables.elements.empty import Empty
 from _multitables.elements.values import decode
-from _multitables.errors import MultitablesError
+from _multitables.errors import MultitablesError, public, selection_error
 from _multitables.index.opened.open_files import UNKNOWN
 from _multitables.index.types.references import RegionReference
 from _multitables.parent.open.conversion import converted, encoding_of
@@ -56,6 +56,7 @@ TEXTS = ("variable_string", "array")
 MAX_CONTENTS = 1 << 13
 
 
+@public
 @writes(*DATASET)
 class Dataset(Object, Filtered, Sampled["SamplesView"]):
     """A dataset of an open file, which is only read: ``dataset[...]``.
@@ -239,8 +240,8 @@ class Dataset(Object, Filtered, Sampled["SamplesView"]):
 
         Raises
         ------
-        IndexError, TypeError, ValueError
-            The index does not fit the dataset.
+        SelectionError
+            The index does not fit the dataset (an `IndexError`, `TypeError` or `ValueError`).
         MissingFieldError
             No such field (a `KeyError`, and a `ValueError`).
         CorruptChunkError
@@ -265,17 +266,24 @@ class Dataset(Object, Filtered, Sampled["SamplesView"]):
         room = contents.room if out is None else functools.partial(contents.room, out=out)
         try:
             found = contents.boxes.read_key(key, room)
-        except MemoryError:
-            return None  # the general read says what is too large
         except _core.ReadFailed as failure:
             # The general read says why, or finds another way. A store was asked often enough.
             if _core.ERROR_KINDS[failure.args[0]] == "store":
                 raise contents.error(failure) from None
             return None
+        except (MemoryError, ValueError):
+            return None  # the general read says what is too large, or wrong
         return found if found is None or found.ndim else found[()]
 
     def _selected(self, key: Any, out: npt.NDArray[Any] | None = None) -> Any:
         """Read any selection, into `out` if it is the result's like."""
+        try:
+            return self._any_selected(key, out)
+        except (IndexError, TypeError, ValueError) as error:
+            name = self._handle.name(self._place)
+            raise selection_error(error, name, self._place.file.filename, self._shape) from None
+
+    def _any_selected(self, key: Any, out: npt.NDArray[Any] | None) -> Any:
         names, items = names_and_items(key)
         if self._type.dtype_for(names).names is None and names is not None:
             raise ValueError(f"only a compound dataset has fields (got the name {names!r})")

@@ -12,9 +12,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import IO, TYPE_CHECKING, Any, Protocol
 
-from _multitables.index.files.name import one_file_named
+from _multitables.errors import public
+from _multitables.index.files.name import is_name, one_file_named
 from _multitables.index.opened.open_files import OpenFile, Place
 from _multitables.options import FileOptions, check_any_version, checked
 from _multitables.parent.open.dataset import Dataset
@@ -30,40 +32,49 @@ if TYPE_CHECKING:
     from _multitables.parent.streamer import Streamer
 
 
-def open(  # noqa: A001 - as gzip.open and others are called
-    filename: str | os.PathLike[str] | bytes,
-    mode: str | None = "r",
-    *,
-    libver: object = None,
-    track_order: object = None,
-    n_threads: int | None = None,
-    cache_bytes: int | None = None,
-    trusted: bool = True,
-    links: str | None = None,
-    version: VersionKey | None = None,
-    storage_options: Mapping[str, Any] | None = None,
-) -> File:
-    """Open an HDF5 file to read it, in place of ``h5py.File(filename)``.
+class SupportsFilename(Protocol):
+    """A file that another library has open."""
 
-    What it gives has the names and the meanings of h5py, read only. It may be used by any number of
-    threads at once, pickled, and taken along by a fork. No HDF5 library reads the file in this
-    process.
+    @property
+    def filename(self) -> Any: ...
+    @property
+    def mode(self) -> Any: ...
+
+
+@public
+class File(Group):
+    """An open HDF5 file, which is its root group, in place of ``h5py.File(filename)``.
+
+    It has the names and the meanings of h5py, read only. It may be used by any number of threads at
+    once, pickled, and taken along by a fork. No HDF5 library reads the file in this process.
+    `multitables.open` is another name for it.
 
     Parameters
     ----------
-    filename : str, path-like or bytes
-        Name of the file; or of a manifest that `index_files` wrote: then a dataset has the rows of
-        all its files, and groups, attributes and scalars are those of the first.
+    filename : str, path-like, bytes, file object or open file
+        Name of the file, with ``~`` and as ``file://`` too, or the URL of an object in a store; or
+        of a manifest that `index_files` wrote: then a dataset has the rows of all its files, and
+        groups, attributes and scalars are those of the first. A file object is opened by the name
+        of its file; if it has none (`io.BytesIO`, `fsspec`), its bytes are read into memory. A
+        `h5py.File` or `tables.File` that is open to be read stands for its file.
     mode : str
         ``"r"``: files are only read.
-    libver, track_order : object
-        As h5py takes them; both matter to what writes.
+    driver : str, optional
+        As h5py takes it. The file is read in the same way with all of them, and drivers that read
+        parts in several files are refused. ``"ros3"`` may come with its credentials
+        (``aws_region``, ``secret_id``, ``secret_key``, ``session_token``).
+    swmr : bool
+        As h5py takes it, for a file that no writer has open any more. One that is being written is
+        refused: `Streamer.get_queue` with ``follow=True`` reads it.
+    locking : bool or str, optional
+        False: the lock that HDF5's readers take is not taken, unless the environment variable
+        ``HDF5_USE_FILE_LOCKING`` says so. Otherwise it is, where the file system has locks.
     n_threads : int, optional
         Threads that decode chunks, the caller's included. Default: the cores available.
     cache_bytes : int, optional
         Bytes of decoded chunks that are kept, 0 for none. Default: a 64th of the memory that is
-        available, 64 to 256 MiB, by powers of two. Handles of a file with the same options share
-        them.
+        available, 64 to 256 MiB, by powers of two, and at least ``rdcc_nbytes``. Handles of a file
+        with the same options share them.
     trusted : bool, optional
         Whether what the core does not know may be read through an HDF5 library, in a process of its
         own. Default True. Take False for a file that may be hostile.
@@ -76,16 +87,15 @@ def open(  # noqa: A001 - as gzip.open and others are called
     storage_options : mapping, optional
         Of an object in a store (``s3://``, ``gs://``, ``az://``, ``https://``): how the store is
         asked; see `Streamer`.
-
-    Returns
-    -------
-    File
-        The root group; a context manager.
+    **options
+        Other options of `h5py.File`, which change nothing here: ``libver``, ``rdcc_nslots``,
+        ``page_buf_size``, ``fs_strategy``, ``track_order`` and the rest. Names that h5py does not
+        take are refused.
 
     Raises
     ------
     OptionsError
-        An option that cannot work.
+        An option that cannot work (a `ValueError`), or that there is not (a `TypeError`).
     ReadOnlyError
         A mode that writes (an `OSError`, and a `ValueError`).
     MissingFileError, FileOpenError
@@ -94,6 +104,8 @@ def open(  # noqa: A001 - as gzip.open and others are called
         Its first structures are damaged.
     MissingVersionError
         No such version, or it was not committed.
+    SharedMemoryError
+        A file object has more bytes than there is memory.
 
     Examples
     --------
@@ -102,32 +114,66 @@ def open(  # noqa: A001 - as gzip.open and others are called
     ...     batch = images[128:256]
     ...     camera = images.attrs["camera"]
     """
-    if mode not in ("r", None):
-        raise refused(f"open(..., {mode!r})", repr(filename))
-    storage = StorageOptions.of(storage_options)
-    name, storage = one_file_named(filename, "open", storage, takes_manifest=version is None)
-    options = checked(
-        FileOptions,
-        n_threads=n_threads,
-        cache_bytes=cache_bytes,
-        trusted=trusted,
-        links=links,
-        storage_options=storage,
-    )
-    handle = Handle(name, options, check_any_version("version", version))
-    return File(handle, handle.main)
-
-
-class File(Group):
-    """An open HDF5 file, which is its root group. Made by `multitables.open`."""
 
     __slots__ = ()
     _as_h5py = "File"
 
-    def __init__(self, handle: Handle, file: OpenFile) -> None:
+    def __init__(
+        self,
+        filename: str | os.PathLike[str] | bytes | IO[bytes] | SupportsFilename,
+        mode: str | None = "r",
+        driver: str | None = None,
+        *,
+        swmr: bool = False,
+        locking: bool | str | None = None,
+        n_threads: int | None = None,
+        cache_bytes: int | None = None,
+        trusted: bool = True,
+        links: str | None = None,
+        version: VersionKey | None = None,
+        storage_options: Mapping[str, Any] | None = None,
+        **options: Any,
+    ) -> None:
+        given: Any = filename
+        taken, held = None, None
+        if options or not (mode in ("r", None) and driver is locking is None):
+            from _multitables.parent.open.h5py_options import taken as taken_of  # few need it
+
+            taken = taken_of(mode, driver, locking, options, File.__init__.__kwdefaults__ or ())
+            given = options.get("fileobj", filename)
+        if mode not in ("r", None):
+            raise refused(f"open(..., {mode!r})", repr(filename))
+        if driver is not None or not is_name(given):
+            from _multitables.parent.open.file_objects import named  # few are
+
+            given, held = named(given, driver)
+        storage = StorageOptions.of(storage_options or (taken and taken.storage_options))
+        name, storage = one_file_named(given, "open", storage, takes_manifest=version is None)
+        wanted = checked(
+            FileOptions,
+            n_threads=n_threads,
+            cache_bytes=cache_bytes,
+            locks=taken is None or taken.locks,
+            trusted=trusted,
+            links=links,
+            storage_options=storage,
+        )
+        if taken and cache_bytes is None:
+            wanted = replace(wanted, cache_bytes=max(taken.cache_bytes, wanted.cache_bytes))
+        handle = Handle(name, wanted, check_any_version("version", version), held=held)
+        self._take(handle, handle.main)
+
+    def _take(self, handle: Handle, file: OpenFile) -> None:
         is_root = file is handle.root.file
         root = handle.root if is_root else Place(file, file.metadata.root, "/")
         super().__init__(handle, root, "/")
+
+    @classmethod
+    def _of(cls, handle: Handle, file: OpenFile) -> File:
+        """Return a file that is open already."""
+        made = cls.__new__(cls)
+        made._take(handle, file)
+        return made
 
     @property
     def filename(self) -> str:
@@ -190,7 +236,7 @@ class File(Group):
         options.setdefault("links", self._handle.options.links)
         file = self._place.file
         streamer = Streamer(file.opened_by, trusted=self._handle.trusted, **options)
-        streamer._file.is_opened(file.fingerprint, self._handle.directory)
+        streamer._file.is_opened(file.fingerprint, self._handle.directory, self._handle.held)
         return streamer
 
     def close(self) -> None:
@@ -213,7 +259,8 @@ class File(Group):
 
 
 def _restored(handle: Handle) -> File:
-    return File(handle, handle.main)
+    return File._of(handle, handle.main)
 
 
-CLASSES.update(dataset=Dataset, group=Group, datatype=Datatype, file=File)
+open = File  # noqa: A001 - as gzip.open and others are called
+CLASSES.update(dataset=Dataset, group=Group, datatype=Datatype, file=File._of)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from _multitables.errors import MissingDatasetError, UnsupportedDatasetError
+from _multitables.errors import MissingDatasetError, UnsupportedDatasetError, public
 from _multitables.index.opened.open_files import Lost, Place
 from _multitables.index.types.references import Reference, RegionReference
 from _multitables.parent.open.handle import CLASSES, Handle
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 COMPLETIONS = 1000
 
 
+@public
 @writes(*GROUP)
 class Group(Object, Names):
     """A group of a file: a read-only mapping from names, or paths, to objects.

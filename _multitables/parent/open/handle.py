@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 CACHED = _core.COUNTERS.index("cache_bytes")
 _shared: weakref.WeakValueDictionary[Any, Shared] = weakref.WeakValueDictionary()
 #: Class by what an object is: "group", "dataset", "datatype"; "file" of a file's root.
-CLASSES: dict[str, type[Any]] = {}
+CLASSES: dict[str, Any] = {}
 
 
 class Shared:
@@ -69,6 +69,8 @@ class Shared:
         self.source = source or Source(files.main.filename, open_options(options), files)
         #: File and offset of a dataset -> what reads it.
         self.contents: dict[tuple[str, int | str], Contents] = {}
+        #: What has the bytes of a file object.
+        self.held: _core.Descriptor | None = None
         self._reader: _core.LocalReader | None = None
         self._library: Library | None = None
 
@@ -77,7 +79,9 @@ class Shared:
             self.files.forget()  # though objects of the closed handles may still be there
 
     def _is_parked(self) -> bool:
-        if sys.is_finalizing() or "_library" not in self.__dict__:
+        if sys.is_finalizing() or "_library" not in self.__dict__ or self.held is not None:
+            return False
+        if not takes_locks(self.options.locks):
             return False
         if any(contents.is_elsewhere for contents in self.contents.values()):
             return False
@@ -90,7 +94,7 @@ class Shared:
         """Whether the name leads to the open file, and the file is unchanged."""
         main = self.files.main
         is_mine = type(main.metadata) is _core.MetadataFile and self.keys[1][-1] == os.getpid()
-        is_locked = is_mine and takes_locks() and self.state != ()
+        is_locked = is_mine and takes_locks(self.options.locks) and self.state != ()
         return is_locked and closed.state_of(main.filename) == self.state
 
     @property
@@ -118,8 +122,13 @@ class Shared:
 
 def open_options(options: FileOptions, directory: str = "") -> OpenOptions:
     """Return how a file is opened."""
-    trusted, links, storage = options.trusted, options.links, options.storage_options
-    return OpenOptions(trusted=trusted, links=links, storage=storage, directory=directory)
+    return OpenOptions(
+        trusted=options.trusted,
+        links=options.links,
+        locks=options.locks,
+        storage=options.storage_options,
+        directory=directory,
+    )
 
 
 def shared(filename: str, options: FileOptions, directory: str) -> Shared:
@@ -165,6 +174,7 @@ class Handle:
         options: FileOptions,
         version: CheckedVersion | None = None,
         directory: str = "",
+        held: _core.Descriptor | None = None,
     ) -> None:
         #: As the user gave it.
         self.filename = filename
@@ -172,6 +182,8 @@ class Handle:
         #: Where names in references count from.
         self.directory = directory or absolute("")
         self._shared: Shared | None = shared(absolute(filename), options, self.directory)
+        if held is not None:
+            self._shared.held = held
         self.main: OpenFile = self._shared.files.main
         self.root: Place = self._shared.files.root
         if version is not None:
@@ -209,6 +221,11 @@ class Handle:
     def trusted(self) -> bool:
         """Whether an HDF5 library, in a process of its own, may read what the core does not."""
         return self.options.trusted
+
+    @property
+    def held(self) -> _core.Descriptor | None:
+        """What has the bytes of a file object, and must be there as long as the file is read."""
+        return self.shared.held
 
     @property
     def is_open(self) -> bool:

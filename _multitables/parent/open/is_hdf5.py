@@ -12,7 +12,7 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from _multitables.errors import MissingFileError
+from _multitables.errors import MissingFileError, public
 from _multitables.index.files.name import one_file_named
 from _multitables.index.files.stored_objects import first_bytes
 from _multitables.remote.names import is_remote
@@ -22,6 +22,7 @@ SIGNATURE = b"\x89HDF\r\n\x1a\n"
 FIRST_BLOCK = 512
 
 
+@public
 def is_hdf5(
     filename: str | os.PathLike[str] | bytes, storage_options: Mapping[str, Any] | None = None
 ) -> bool:

@@ -11,10 +11,12 @@ import os
 from dataclasses import dataclass
 from typing import Any
 
+from _multitables.errors import public
 from _multitables.index.types.as_h5py import Value
 from _multitables.parent.open.mapping import text
 
 
+@public
 @dataclass(frozen=True, eq=False)
 class HardLink(Value):
     """A link to an object of the file."""
@@ -22,6 +24,7 @@ class HardLink(Value):
     _as_h5py = "HardLink"
 
 
+@public
 @dataclass(frozen=True, eq=False, repr=False)
 class SoftLink(Value):
     """A link to a path of the file, which need not exist.
@@ -40,6 +43,7 @@ class SoftLink(Value):
         return f'<SoftLink to "{self.path!s}">'
 
 
+@public
 @dataclass(frozen=True, eq=False, repr=False)
 class ExternalLink(Value):
     """A link to a path of another file; neither need exist.
@@ -61,6 +65,7 @@ class ExternalLink(Value):
         return f'<ExternalLink to "{self.path!s}" in file "{self.filename}">'
 
 
+@public
 @dataclass(frozen=True, repr=False)
 class UserLink:
     """A link of a type that a program defined, which only this program can follow.

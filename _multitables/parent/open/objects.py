@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from _multitables.errors import MultitablesError
+from _multitables.errors import MultitablesError, public
 from _multitables.index.opened.open_files import UNKNOWN, Place
 from _multitables.index.types.as_h5py import AsH5py
 from _multitables.index.types.numpy_type import dtype_of
@@ -139,6 +139,7 @@ def _restored(kind: type[Object], handle: Handle, offset: int, name: Name) -> Ob
     return kind(handle, handle.place(handle.main, offset, shown(name)), name)
 
 
+@public
 class Datatype(Object):
     """A named type of a file.
 

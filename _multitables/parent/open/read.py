@@ -11,6 +11,7 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
+from _multitables.errors import public
 from _multitables.index.types import hdf5_errors
 from _multitables.index.versions.version import VersionKey
 from _multitables.parent.open.dataset import Dataset
@@ -19,6 +20,7 @@ from _multitables.parent.open.group import Group
 from _multitables.parent.open.objects import shown
 
 
+@public
 def read(
     filename: str | os.PathLike[str] | bytes,
     path: str,

@@ -22,7 +22,7 @@ import numpy.typing as npt
 from _multitables import _core
 from _multitables._core import Datatype
 from _multitables.elements.values import decode
-from _multitables.errors import MissingFieldError, UnsupportedDatasetError
+from _multitables.errors import MissingFieldError, UnsupportedDatasetError, note
 from _multitables.index.chunk_index import ChunkIndex, changed
 from _multitables.index.datasets.described import plain_table
 from _multitables.index.datasets.source import Source
@@ -193,6 +193,7 @@ class Contents:
                 if record.kind != "filter_unknown":
                     raise self.error(failure) from None
                 self._reason = record.text or "a filter that the core does not know"
+                note("%r is read by a library: %s", self._place.path, self._reason)
                 self.boxes = None
         return self._by_library(shared.library, steps, names)
 

@@ -96,13 +96,13 @@ class AsTypeView(View):
         return self._dtype
 
     def __getitem__(self, key: Any) -> Any:
+        found = self._dataset[key]
         names, _ = names_and_items(key)
         dtype = self._dtype
         if isinstance(names, str):
             dtype = dtype[names]
         elif names is not None:
             dtype = np.dtype([(name, dtype[name]) for name in names])
-        found = self._dataset[key]
         if isinstance(found, Empty):
             return Empty(dtype)
         if isinstance(found, np.ndarray):

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from _multitables.errors import MissingLibraryError, OptionsError
+from _multitables.errors import MissingLibraryError, OptionsError, public
 from _multitables.parent.notebook import InNotebooks
 from _multitables.tree import map_arrays, native
 
@@ -27,6 +27,7 @@ Array = npt.NDArray[Any]
 LAYOUTS = (None, "jagged", "sparse_csr")
 
 
+@public
 @dataclass(frozen=True, eq=False)
 class RaggedBlock(InNotebooks):
     """Rows of different lengths; what streams and batches of ragged data deliver.

@@ -15,6 +15,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from _multitables.errors import public
 from _multitables.parent.notebook import InNotebooks
 from _multitables.parent.random.stage import Stage, StagePool, shape_elements
 from _multitables.plan.sampled import Sampled
@@ -153,6 +154,7 @@ class _Shaped(Dataset, Sampled[SampleKeys]):
         return shape_elements(shape, self._info.shape) * self._info.dtype.itemsize
 
 
+@public
 class TableDataset(_Shaped):
     """A table: rows with columns. Made by `Reader.get_dataset`.
 
@@ -211,6 +213,7 @@ class TableDataset(_Shaped):
         return self._whole.where(condition, condvars, start, stop, step)
 
 
+@public
 class ArrayDataset(_Shaped):
     """An array of any number of dimensions. Made by `Reader.get_dataset`.
 
@@ -225,6 +228,7 @@ class ArrayDataset(_Shaped):
         return self._whole.read(start, stop, step)
 
 
+@public
 class VLArrayDataset(Dataset):
     """Ragged data: each row is an array of its own length. Made by `Reader.get_dataset`.
 

@@ -21,7 +21,7 @@ from concurrent.futures import TimeoutError as FutureTimeoutError
 from typing import Any, Protocol
 
 from _multitables import _core, options
-from _multitables.errors import ClosedError
+from _multitables.errors import ClosedError, public
 from _multitables.parent.random.pieces import Pieces
 from _multitables.parent.random.proxy import Proxy
 from _multitables.select.selection import Selection
@@ -50,6 +50,7 @@ class Server(Protocol):
         """Make a request a future for others, and tell them when it has ended."""
 
 
+@public
 class Request(Future[Any]):
     """A request on its way, or its result; made by `Reader.request`.
 

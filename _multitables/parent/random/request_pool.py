@@ -12,7 +12,10 @@ import threading
 from collections import deque
 from typing import Any
 
+from _multitables.errors import public
 
+
+@public
 class RequestPool:
     """Requests in the order in which they were added, for one thread to make and another to take.
 

@@ -18,7 +18,7 @@ from collections.abc import Iterable
 from typing import Any, Protocol
 
 from _multitables import _core, machine
-from _multitables.errors import OptionsError, SharedMemoryError, advice_for
+from _multitables.errors import OptionsError, SharedMemoryError, advice_for, public
 
 
 class User(Protocol):
@@ -38,6 +38,7 @@ class User(Protocol):
 users: weakref.WeakSet[User] = weakref.WeakSet()
 
 
+@public
 class Stage(_core.Stages):
     """Shared memory for the result of one request; made by a dataset's ``create_stage``.
 
@@ -77,6 +78,7 @@ class Stage(_core.Stages):
         super().close()
 
 
+@public
 class StagePool(_core.Stages):
     """Several stages of one size; made by a dataset's ``create_stage_pool``.
 

@@ -39,7 +39,7 @@ import time
 from dataclasses import replace
 
 from _multitables import _core
-from _multitables.errors import ReaderDiedError
+from _multitables.errors import INFO, ReaderDiedError, note
 from _multitables.parent.readers.death import Death
 from _multitables.parent.readers.process import KILLED, Process, end_all, poll, start
 
@@ -269,6 +269,7 @@ class Readers:
         except ReaderDiedError as error:
             return replace(death, hindrance=error.happened, advice=error.advice)
         self.replaced += 1
+        note("reader %d is replaced: process %d ended with %d", number, pid, status, level=INFO)
         self._unsent.pop(number, None)
         return self._send(number, work)
 

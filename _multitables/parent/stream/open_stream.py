@@ -24,6 +24,7 @@ from _multitables.errors import (
     SharedMemoryError,
     UnsupportedDatasetError,
     advice_for,
+    note,
 )
 from _multitables.index.chunk_index import ChunkIndex
 from _multitables.index.datasets.source import Source
@@ -246,6 +247,8 @@ def start_stream(
         readers = readers_for(pool, opened.indexes, waits, wanted)
     try:
         plan, block_size = planned(opened, len(readers))
+        paths, kind = [index.path for index in opened.indexes], type(readers).__name__.lower()
+        note("%s are streamed in %d tasks; %s: %d", paths[:9], len(plan.tasks), kind, len(readers))
         warn_of_slow_filters(plan, READERS_FILTERS)
         ring = made_ring(encoded_plan(plan, opened), plan, opened, first_row)
         readers.assign(ring)

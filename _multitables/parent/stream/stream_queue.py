@@ -19,7 +19,7 @@ import weakref
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from _multitables.errors import ClosedError, MultitablesError, QueueClosed, StalledError
+from _multitables.errors import ClosedError, MultitablesError, QueueClosed, StalledError, public
 from _multitables.parent.notebook import InNotebooks
 from _multitables.parent.stream.block_source import BlockSource
 from _multitables.parent.stream.ring_blocks import RingBlocks
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 
+@public
 class StreamQueue(InNotebooks):
     """Blocks of one stream, in order; made by `Streamer.get_queue`.
 
@@ -245,6 +246,7 @@ def _end(source: BlockSource, sound: bool = True) -> None:
     source.end(sound)
 
 
+@public
 class FollowQueue(StreamQueue):
     """Blocks of datasets that grow; made by `Streamer.get_queue` with ``follow=True``.
 
@@ -261,6 +263,7 @@ class FollowQueue(StreamQueue):
     """
 
 
+@public
 class VersionsQueue(StreamQueue):
     """Blocks of several versions of a dataset; made by `Streamer.get_queue`.
 
@@ -271,6 +274,7 @@ class VersionsQueue(StreamQueue):
     """
 
 
+@public
 class RaggedQueue(StreamQueue):
     """Blocks with ragged rows; made by `Streamer.get_queue`.
 
