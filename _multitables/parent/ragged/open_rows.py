@@ -18,14 +18,15 @@ import numpy.typing as npt
 
 from _multitables.errors import CorruptFileError, OptionsError, UnsupportedDatasetError
 from _multitables.index.chunk_index import ChunkIndex
+from _multitables.index.datasets.heap import Heap
 from _multitables.index.datasets.source import Source
-from _multitables.index.joined.source import JoinedSource, MissingFiles, index_all
-from _multitables.index.names.dataset_names import datasets_named
+from _multitables.index.joined.source import JoinedSource, MissingFiles, Wanted, index_all
 from _multitables.index.versions.sources import of_version
 from _multitables.parent.ragged.ragged_block import RaggedBlock
 from _multitables.parent.readers.local_rows import whole
 from _multitables.parent.stream.open_stream import DataSpec, check_lengths, refuse_casts
-from _multitables.plan.casts import Casts, cast_indexes, decoded_rows
+from _multitables.parent.stream.warnings_of_streams import warn_of_missing
+from _multitables.plan.casts import Casts, cast_indexes
 from _multitables.plan.dataset_table import lead_of
 from _multitables.plan.ragged import as_rows
 from _multitables.plan.row_order import OrderWords
@@ -34,11 +35,12 @@ from _multitables.plan.sample_boxes import Grid
 from _multitables.plan.sample_cost import times_decoded
 from _multitables.plan.sample_rows import Samples, Take
 from _multitables.plan.taken import Box, Taken, selected_box
-from _multitables.tree import Joined, Ragged, Structure, structure_of
+from _multitables.tree import Ragged, Structure, structure_of
 
 I64 = npt.NDArray[np.int64]
-#: Of the descriptor of a row: its elements' number, then an address, then the object there.
-COUNT_BYTES = OBJECT_BYTES = 4
+#: Of the descriptor of a row: its elements' number, then an address, the object there, and the
+#: number of the file.
+COUNT_BYTES = OBJECT_BYTES = FILE_BYTES = 4
 
 
 ONE = Structure(None)
@@ -58,8 +60,8 @@ class Entry:
     structure: Structure = ONE
     has_columns: bool = False
     n_columns: int | None = None
-    #: Of rows that lie in the global heap: their descriptors, as stored, and one element; without
-    #: `spans`, each row is a picture.
+    #: Of rows that lie in global heaps: what `descriptors_of` reads, and one element; without
+    #: `atom`, each row is a picture.
     descriptors: npt.NDArray[np.uint8] | None = None
     atom: np.dtype[Any] | None = None
     is_text: bool = False
@@ -104,7 +106,7 @@ class Entry:
                 return np.zeros(len(numbers), np.bool_)
             return self.taken(numbers, epoch).touched(within)
         begin, end = box[0]
-        if self.spans is None or self.descriptors is not None:
+        if self.spans is None or self.atom is not None:
             return (numbers >= begin) & (numbers < end)
         begins, ends = self.spans.begins[numbers], self.spans.ends[numbers]
         return (begins < end) & (ends > begin) & (begins < ends)
@@ -200,13 +202,6 @@ def open_rows(spec: DataSpec, source: Source) -> OpenedRows:
     UnsupportedDatasetError, MissingDatasetError
         As `Streamer.get_queue`.
     """
-    structure, leaves = structure_of(spec.path)
-    version = of_version(source, spec.version)
-    casts = [spec.casts and spec.casts.of(number) for number in range(len(leaves))]
-    entries = [
-        _entry(version, leaf, spec.field, one) for leaf, one in zip(leaves, casts, strict=True)
-    ]
-    check_lengths([entry.rows for entry in entries])
     for option, got in (("field", spec.field), ("inner", spec.inner)):
         if got is not None:
             raise OptionsError(
@@ -215,43 +210,38 @@ def open_rows(spec: DataSpec, source: Source) -> OpenedRows:
                 option=option,
                 got=got,
             )
-    return OpenedRows(entries, structure)
+    structure, leaves = structure_of(spec.path)
+    version = of_version(source, spec.version)
+    plain = [Wanted(leaf, in_heap=True) for leaf in leaves if not isinstance(leaf, Ragged)]
+    indexes, missing = index_all(version, plain) if plain else ([], {})
+    warn_of_missing(missing)
+    left, entries = iter(indexes), list[Entry]()
+    for number, leaf in enumerate(leaves):
+        casts = spec.casts and spec.casts.of(number)
+        if isinstance(leaf, Ragged):
+            refuse_casts(casts, "ragged rows")
+            _check_one(source, leaf)
+            entries.append(_pair(version, leaf))
+        else:
+            entries.append(_entry(next(left), casts))
+    check_lengths([entry.rows for entry in entries], of_several=spec.file.is_several)
+    return OpenedRows(entries, structure, missing)
 
 
-def _entry(
-    source: Source, leaf: str | Ragged | Joined, field: str | None, casts: Casts | None
-) -> Entry:
-    if isinstance(leaf, Ragged):
+def _entry(index: ChunkIndex, casts: Casts | None) -> Entry:
+    if isinstance(index, Heap) and (casts is None or casts.images[0] is None):
         refuse_casts(casts, "ragged rows")
-        _check_one(source, leaf)
-        return _pair(source, leaf)
-
-    def variable(one: Source) -> tuple[ChunkIndex, ChunkIndex | None] | None:
-        return one.variable(datasets_named(one, leaf)[0])
-
-    several = source if isinstance(source, JoinedSource) else None
-    found = several.of_first(variable) if several else variable(source)
-    if found is None:
-        indexes = index_all(source, [(leaf, field)])[0]
-        (index,) = indexes if casts is None else cast_indexes(indexes, casts)
-        return Entry(index, (index,))
-    _check_one(source, leaf)
-    entry = in_heap(*found)
-    if casts is None or casts.images[0] is None:
-        refuse_casts(casts, "ragged rows")
-        return entry
-    index = decoded_rows(*found, casts)
-    rows = replace(entry.rows, kind=index.kind)
-    return Entry(rows, (index,), descriptors=entry.descriptors)
+        return in_heap(index)
+    (made,) = [index] if casts is None else cast_indexes([index], casts)
+    return Entry(made, (made,), descriptors=descriptors_of(made))
 
 
-def _check_one(source: Source, leaf: Ragged | str | Joined) -> None:
-    """Raise if rows of different lengths are not those of one dataset, or pair, of one file."""
-    if isinstance(source, JoinedSource) or isinstance(leaf, Joined):
-        several = "several files" if isinstance(source, JoinedSource) else "several datasets"
+def _check_one(source: Source, leaf: Ragged) -> None:
+    """Raise if rows in a flat dataset are those of several files."""
+    if isinstance(source, JoinedSource):
         raise UnsupportedDatasetError(
-            f"rows of different lengths ({str(leaf)!r}) cannot be taken from {several}",
-            advice=f"Stream the {several.split()[1]} one by one",
+            f"rows of different lengths ({str(leaf)!r}) cannot be taken from several files",
+            advice="Stream the files one by one",
             path=str(leaf),
         )
 
@@ -303,39 +293,58 @@ def column_of(
     return whole(index)
 
 
-def in_heap(descriptors: ChunkIndex, atoms: ChunkIndex | None) -> Entry:
-    """Read where the rows of a dataset lie in the global heap; see `Source.variable`.
+def in_heap(index: Heap) -> Entry:
+    """Return the entry of rows that lie in global heaps, as they are.
 
     Raises
     ------
     CorruptFileError, CorruptChunkError
         The descriptors are damaged.
     """
-    shape = descriptors.n_rows, descriptors.row_bytes
-    stored = whole(descriptors).view(np.uint8).reshape(shape)
+    stored = descriptors_of(index)
+    assert stored is not None
     counts = stored[:, :COUNT_BYTES].copy().view("<u4").reshape(-1).astype(np.int64)
-    counts[~stored[:, COUNT_BYTES:-OBJECT_BYTES].any(axis=1)] = 0  # it names nothing
-    atom = np.dtype(np.uint8) if atoms is None else atoms.dtype
-    most = descriptors.fingerprint.size_bytes // max(1, atom.itemsize)
-    if len(counts) and int(counts.max()) > most:
+    counts[~stored[:, COUNT_BYTES : -OBJECT_BYTES - FILE_BYTES].any(axis=1)] = 0  # it names nothing
+    atom = np.dtype(np.uint8) if index.atom is None else index.atom
+    bytes_of = [file.fingerprint.size_bytes for file in index.files]
+    most = np.array(bytes_of)[_files(index)] // max(1, atom.itemsize)
+    if (counts > most).any():
         row = int(np.argmax(counts > most))
+        (part, first), expected, got = index.in_file(row), int(most[row]), int(counts[row])
         raise CorruptFileError(
-            f"row {row} of {descriptors.path!r} in {descriptors.filename!r} is longer than the "
-            f"file (expected at most {most} elements, got {counts[row]})",
+            f"row {row - first} of {part.path!r} in {part.filename!r} is longer than the "
+            f"file (expected at most {expected} elements, got {got})",
             good="Other datasets of the file may be intact",
             advice="Copy the file again from its source or from a backup",
-            path=descriptors.path,
-            filename=descriptors.filename,
-            expected=most,
-            got=int(counts[row]),
+            path=part.path,
+            filename=part.filename,
+            expected=expected,
+            got=got,
         )
     offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
     spans = RowSpans.of_offsets(offsets)
     return Entry(
-        as_rows(descriptors, spans, atom.itemsize, None),
-        (descriptors,),
+        as_rows(index, spans, atom.itemsize, None),
+        (index,),
         spans,
         descriptors=stored,
         atom=atom,
-        is_text=atoms is None,
+        is_text=index.atom is None,
     )
+
+
+def descriptors_of(index: ChunkIndex) -> npt.NDArray[np.uint8] | None:
+    """Read the descriptors of rows in global heaps, each with the number of its file."""
+    if not isinstance(index, Heap):
+        return None
+    of = index.descriptors
+    stored = whole(of).view(np.uint8).reshape(of.n_rows, of.kind.element_bytes)
+    numbers = _files(index).astype("<u4").view(np.uint8).reshape(-1, FILE_BYTES)
+    return np.concatenate([stored, numbers], axis=1)
+
+
+def _files(index: Heap) -> I64:
+    """Return the number of the file in which each row lies."""
+    numbers = {file: number for number, file in enumerate(index.files)}
+    each = [numbers[one.files[0]] for one in index.parts]
+    return np.repeat(np.array(each, np.int64), [one.n_rows for one in index.parts])

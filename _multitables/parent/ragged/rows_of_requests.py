@@ -12,16 +12,18 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
-from _multitables.parent.ragged.open_rows import Entry
+from _multitables.index.datasets.heap import Heap
+from _multitables.parent.ragged.open_rows import FILE_BYTES, Entry
 from _multitables.parent.ragged.ragged_block import RaggedBlock
 from _multitables.parent.random.dataset_handle import DatasetHandle
 from _multitables.parent.random.request import Request
 from _multitables.parent.random.service import Service
 from _multitables.plan.ragged import I64, Fetch
 from _multitables.plan.taken import Taken
-from _multitables.select.selection import Selection
-from _multitables.wire.request_bytes import encode_heap
+from _multitables.select.selection import Boxes, Selection, Spans
+from _multitables.wire.request_bytes import LEFT_OUT, encode_heap
 
 #: Makes the request of a fetch, from the number of tries for a stage.
 Ask = Callable[[int | None], Request]
@@ -29,22 +31,39 @@ Ask = Callable[[int | None], Request]
 
 def asking_heap(
     service: Service, entry: Entry, handle: DatasetHandle, fetch: Fetch
-) -> tuple[I64 | None, Ask]:
-    """Return where rows in the global heap end in the result, and what requests them."""
-    assert entry.descriptors is not None
-    rows, offsets = fetch.rows, None
-    if entry.spans is None:  # rows are pictures, of bytes
-        (index,) = entry.indexes
-        dtype, atom_bytes, shape = index.dtype, 1, [len(rows), *index.row_shape]
-    else:
-        assert entry.atom is not None
-        _, offsets = fetch.spans(entry.spans)
-        dtype, atom_bytes = entry.atom.base, entry.atom.itemsize
-        shape = [int(offsets[-1]), *entry.atom.shape]
-    chosen = slice(rows.start, rows.stop) if isinstance(rows, range) else rows
-    words = encode_heap(entry.descriptors[chosen], atom_bytes)
-    key = Selection(handle, (fetch.row_spans(),))
+) -> tuple[I64, Ask]:
+    """Return where rows in global heaps end in the result, and what requests them."""
+    assert entry.spans is not None
+    assert entry.atom is not None
+    _, offsets = fetch.spans(entry.spans)
+    shape = [int(offsets[-1]), *entry.atom.shape]
+    rows = fetch.row_spans().key
+    words = encode_heap(_descriptors(entry, rows), entry.atom.itemsize)
+    key, dtype = Selection(handle, (fetch.row_spans(),)), entry.atom.base
     return offsets, lambda tries: service.ask_heap(key, words, dtype, shape, tries)
+
+
+def asking_rows(service: Service, entry: Entry, handle: DatasetHandle, step: Spans | Boxes) -> Ask:
+    """Return what requests rows of one size: of pictures in global heaps, or as they are stored."""
+    key = Selection(handle, (step,))
+    if entry.descriptors is None:
+        return lambda tries: service.ask(key, service.pool, tries)
+    rows, (index,) = step.key[0] if isinstance(step, Boxes) else step.key, entry.indexes
+    shape = [*rows.shape, *index.row_shape]
+    words = encode_heap(_descriptors(entry, rows.reshape(-1)), 1)
+    return lambda tries: service.ask_heap(key, words, index.dtype, shape, tries)
+
+
+def _descriptors(entry: Entry, rows: I64) -> npt.NDArray[np.uint8]:
+    """Return the descriptors of rows; those that are left out name no file."""
+    assert entry.descriptors is not None
+    (index,) = entry.indexes
+    assert isinstance(index, Heap)
+    chosen: npt.NDArray[np.uint8] = entry.descriptors[rows]
+    if index.left_out:
+        bad = np.isin(rows, index.left_out)
+        chosen[bad, -FILE_BYTES:] = np.array([LEFT_OUT], "<u4").view(np.uint8)
+    return chosen
 
 
 def block_of(

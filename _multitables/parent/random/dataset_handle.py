@@ -11,6 +11,7 @@ Law
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -21,6 +22,7 @@ import numpy.typing as npt
 from _multitables import _core
 from _multitables.errors import FileChangedError
 from _multitables.index.chunk_index import ChunkIndex
+from _multitables.index.datasets.heap import Heap
 from _multitables.index.datasets.source import Source
 from _multitables.index.files import device
 from _multitables.index.joined.kept_source import KeptSource
@@ -28,6 +30,7 @@ from _multitables.index.types.plugins import READERS_FILTERS
 from _multitables.index.versions.sources import of_version
 from _multitables.options import CheckedVersion
 from _multitables.parent.random.stage import made
+from _multitables.parent.readers.place import Place, place_in_heap, place_of_request
 from _multitables.plan.dataset_table import DatasetTable, lookup_table
 from _multitables.select.selection import DatasetInfo
 from _multitables.wire import plan_bytes
@@ -48,6 +51,13 @@ class Part:
     def table(self) -> DatasetTable:
         """The table of the dataset, for errors."""
         return lookup_table(self.index, direct=self.direct, native_filters=READERS_FILTERS)
+
+    def place(self, number: int | None, steps: Sequence[Any]) -> Place:
+        """Name the place of a request with these steps, or of a chunk of it, or of a heap's row."""
+        if isinstance(self.index, Heap):
+            return place_in_heap(self.index, steps[0], number)
+        chunk = None if self.core is None or number is None else self.core.chunk(number)
+        return place_of_request(self.table.of_chunk(number), chunk)
 
 
 class Catalogues:

@@ -356,10 +356,7 @@ class Service:
             if death is not None and death.in_library:
                 place = place_in_library(part.index, death.chunk, of_request=True)
                 return error_report.request_death_error(death, place)
-            chunk = None
-            if part.core is not None and record.chunk is not None:
-                chunk = part.core.chunk(record.chunk)
-            place = place_of_request(part.table.of_chunk(record.chunk), chunk, key.steps)
+            place = part.place(record.chunk, key.steps)
         if death is not None:
             return error_report.request_death_error(death, place)
         return error_report.task_error(place, record)

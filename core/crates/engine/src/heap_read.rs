@@ -1,12 +1,15 @@
-//! Elements of variable length: what descriptors name in the global heap of a file.
+//! Elements of variable length: what descriptors name in the global heaps of files.
 //!
 //! Law:
 //! 1. The words of a request are written by `_multitables/wire/request_bytes.py`; `parse` checks them.
 //! 2. Elements come one after the other, in the order of their descriptors. Several readers of one
-//!    request share the descriptors: each has some that follow each other.
+//!    request share the descriptors: each has some that follow each other, and reads those of one file
+//!    after those of another.
 //! 3. What was read of a file that changed meanwhile is an error.
 //! 4. If the dataset's conversion decodes pictures, the elements of each descriptor are one, and its pixels
 //!    are delivered.
+//! 5. The chunk of an error is the number of its descriptor in the request, or of the first one in the same
+//!    file.
 
 use crate::chunk_read::NO_CHUNK;
 use crate::counters::{Record, add_ns, count};
@@ -21,6 +24,7 @@ use hdf5_filters::convert::ElementConversion;
 use hdf5_format::error::FormatError;
 use hdf5_format::file::File;
 use hdf5_format::source::ByteSource;
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Instant;
@@ -30,6 +34,10 @@ use tables::dataset::{Dataset, Source};
 pub const KIND_HEAP: u64 = 2;
 /// Words before the descriptors.
 pub const HEAP_HEAD_WORDS: usize = 7;
+/// Behind each descriptor: the number of its file among the sources of the dataset's table.
+const SOURCE_BYTES: usize = 4;
+/// The file of a row that is left out: nothing is read for it, and it is delivered as zeros.
+pub const LEFT_OUT: u32 = u32::MAX;
 
 type Refused = &'static str;
 
@@ -45,6 +53,15 @@ pub struct Descriptors<'a> {
     pub out_bytes: usize,
 }
 
+/// The row of a descriptor.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Row {
+    number: usize,
+    /// Where it is in the result, and its bytes.
+    at: usize,
+    len: usize,
+}
+
 impl<'a> Descriptors<'a> {
     /// `row_bytes`: the bytes of a picture, if rows are pictures.
     pub fn parse(words: &'a [u64], row_bytes: Option<usize>) -> Result<Descriptors<'a>, Refused> {
@@ -53,7 +70,7 @@ impl<'a> Descriptors<'a> {
         let [KIND_HEAP, _, _, _, element_bytes, n, each] = *head else {
             return Err("the request is not one for a heap");
         };
-        if !(9..=24).contains(&each) {
+        if !(9..=24).contains(&each.saturating_sub(SOURCE_BYTES as u64)) {
             return Err("descriptors have another size");
         }
         // SAFETY: words are bytes of the same extent; every value is one.
@@ -67,7 +84,7 @@ impl<'a> Descriptors<'a> {
         let mut found = Descriptors {
             bytes: len.and_then(|len| bytes.get(..len)).ok_or(SHORT)?,
             n: n as usize,
-            descriptor_bytes: each as usize,
+            descriptor_bytes: each as usize - SOURCE_BYTES,
             element_bytes,
             row_bytes,
             out_bytes: 0,
@@ -92,36 +109,60 @@ impl<'a> Descriptors<'a> {
         (0..n_readers).filter(has_some).collect()
     }
 
-    fn of(&self, range: Range<usize>) -> &'a [u8] {
-        &self.bytes[range.start * self.descriptor_bytes..range.end * self.descriptor_bytes]
+    /// The rows of a part by the numbers of their files, each file's in their order.
+    pub fn by_source(&self, part: Range<usize>) -> BTreeMap<u32, Vec<Row>> {
+        let mut found: BTreeMap<u32, Vec<Row>> = BTreeMap::new();
+        // `parse` has summed up all of them.
+        let mut at = self.bytes_of(0..part.start).unwrap_or(self.out_bytes);
+        for number in part {
+            let len = self.row_len(number).unwrap_or(0);
+            let rows = found.entry(self.source(number)).or_default();
+            rows.push(Row { number, at, len });
+            at += len;
+        }
+        found
     }
 
-    /// How many elements each of these names. Those without an address name nothing.
-    fn lengths(&self, range: Range<usize>) -> impl Iterator<Item = u64> {
-        let each = self.of(range).chunks_exact(self.descriptor_bytes);
-        each.map(|one| {
-            let (length, rest) = one.split_at(4);
-            let (address, _) = rest.split_at(rest.len() - 4);
-            match address.iter().any(|&byte| byte != 0) {
-                true => u64::from(u32::from_le_bytes([
-                    length[0], length[1], length[2], length[3],
-                ])),
-                false => 0,
-            }
-        })
+    fn record(&self, number: usize) -> (&'a [u8], &'a [u8]) {
+        let each = self.descriptor_bytes + SOURCE_BYTES;
+        self.bytes[number * each..][..each].split_at(self.descriptor_bytes)
+    }
+
+    fn source(&self, number: usize) -> u32 {
+        let (_, source) = self.record(number);
+        u32::from_le_bytes([source[0], source[1], source[2], source[3]])
+    }
+
+    /// How many elements one names. One without an address names nothing.
+    fn length(&self, number: usize) -> u64 {
+        let (length, rest) = self.record(number).0.split_at(4);
+        let (address, _) = rest.split_at(rest.len() - 4);
+        match address.iter().any(|&byte| byte != 0) {
+            true => u64::from(u32::from_le_bytes([
+                length[0], length[1], length[2], length[3],
+            ])),
+            false => 0,
+        }
+    }
+
+    /// Stored bytes of a row.
+    fn stored_len(&self, number: usize) -> Option<usize> {
+        let bytes = self.length(number).checked_mul(self.element_bytes)?;
+        usize::try_from(bytes).ok()
+    }
+
+    /// Delivered bytes of a row.
+    fn row_len(&self, number: usize) -> Option<usize> {
+        self.row_bytes.or_else(|| self.stored_len(number))
     }
 
     /// Bytes of the result of these.
-    fn bytes_of(&self, range: Range<usize>) -> Option<usize> {
-        if let Some(row_bytes) = self.row_bytes {
-            let bytes = range.len().checked_mul(row_bytes)?;
-            return isize::try_from(bytes).is_ok().then_some(bytes);
-        }
-        let mut sum = 0u64;
-        for length in self.lengths(range) {
-            sum = sum.checked_add(length.checked_mul(self.element_bytes)?)?;
-        }
-        isize::try_from(sum).ok().map(|sum| sum as usize)
+    fn bytes_of(&self, mut range: Range<usize>) -> Option<usize> {
+        let bytes = match self.row_bytes {
+            Some(row_bytes) => range.len().checked_mul(row_bytes),
+            None => range.try_fold(0usize, |sum, number| sum.checked_add(self.row_len(number)?)),
+        };
+        bytes.filter(|bytes| isize::try_from(*bytes).is_ok())
     }
 }
 
@@ -129,6 +170,21 @@ impl<'a> Descriptors<'a> {
 pub fn picture_bytes(dataset: &Dataset) -> Option<usize> {
     let conversion = dataset.conversion.as_deref()?;
     conversion.picture().map(|_| dataset.element_bytes)
+}
+
+/// Deliver rows that are left out.
+pub fn leave_out(rows: &[Row], mut out: Out<'_>) -> Result<(), TaskError> {
+    rows.iter().try_for_each(|row| {
+        room(row, &mut out)?.fill(0);
+        Ok(())
+    })
+}
+
+/// The place of a row.
+fn room<'o>(row: &Row, out: &'o mut Out<'_>) -> Result<&'o mut [u8], TaskError> {
+    let end = row.at.checked_add(row.len).filter(|end| *end <= out.len());
+    let end = end.ok_or_else(|| TaskError::Internal("a row outside its result".into()))?;
+    Ok(out.part(row.at..end))
 }
 
 /// A file whose global heap is read, which keeps collections that were read.
@@ -139,8 +195,9 @@ pub struct HeapFile {
 }
 
 impl HeapFile {
-    pub fn open(source: &Source, files: &OpenFiles) -> Result<HeapFile, TaskError> {
-        let fetch = |error| TaskError::Fetch(NO_CHUNK, error);
+    /// `number`: of a descriptor that is read here.
+    pub fn open(source: &Source, files: &OpenFiles, number: u64) -> Result<HeapFile, TaskError> {
+        let fetch = |error| TaskError::Fetch(number, error);
         let file = DataFile::of_library(source, files).map_err(fetch)?;
         let bytes: Box<dyn ByteSource> = match (&file, Object::of(source, &files.caches)) {
             (_, Some(object)) => Box::new(Arc::new(RemoteMetadata::new(Arc::new(object)))),
@@ -152,15 +209,15 @@ impl HeapFile {
             }
             (None, None) => return Err(TaskError::Internal("a source without a file".into())),
         };
-        let metadata = File::open(bytes, true).map_err(stopped)?;
+        let metadata = File::open(bytes, true).map_err(|error| stopped(number, error))?;
         Ok(HeapFile { metadata, file })
     }
 
-    /// Write the elements of one part of a request to their place in `out`, which is all of it.
+    /// Write the elements of rows to their places in `out`, which is all of a result.
     pub fn read(
         &self,
         wanted: &Descriptors<'_>,
-        part: Range<usize>,
+        rows: &[Row],
         conversion: Option<&ElementConversion>,
         mut out: Out<'_>,
         record: &Record,
@@ -169,68 +226,57 @@ impl HeapFile {
         if wanted.descriptor_bytes != self.metadata.blocks.sizes.address + 8 {
             return Err(internal());
         }
+        let first = first_of(rows);
         let start = Instant::now();
-        let read = |part| {
-            self.metadata
-                .variable(wanted.of(part), wanted.element_bytes, u64::MAX)
-        };
-        let found = read(part.clone()).map_err(stopped);
+        let mut descriptors = Vec::with_capacity(rows.len() * wanted.descriptor_bytes);
+        for row in rows {
+            descriptors.extend_from_slice(wanted.record(row.number).0);
+        }
+        let elements = |of| (self.metadata).variable(of, wanted.element_bytes, u64::MAX);
+        let found = elements(&descriptors).map_err(|error| stopped(first, error));
         add_ns(&record.fetch_ns, start);
         // A file that changed explains any other error.
-        let changed = |error| TaskError::Fetch(NO_CHUNK, error);
         let file = self.file.as_ref();
         file.map_or(Ok(()), DataFile::check_unchanged)
-            .map_err(changed)?;
-        let bytes = found?.bytes;
-        let at = wanted.bytes_of(0..part.start).ok_or_else(internal)?;
-        let len = wanted.bytes_of(part.clone()).ok_or_else(internal)?;
-        let end = at.checked_add(len).filter(|end| *end <= out.len());
-        let out = out.part(at..end.ok_or_else(internal)?);
-        if let (Some(conversion), Some(_)) = (conversion, wanted.row_bytes) {
-            let start = Instant::now();
-            pictures(wanted, part, conversion, &bytes, out)?;
-            add_ns(&record.decode_ns, start);
-        } else if bytes.len() == len {
-            out.copy_from_slice(&bytes);
-        } else {
-            return Err(internal());
+            .map_err(|error| TaskError::Fetch(first, error))?;
+        let start = Instant::now();
+        let (found, mut made) = (found?, Vec::new());
+        let mut bytes = found.bytes.as_slice();
+        let pictures = conversion.zip(conversion.and_then(ElementConversion::picture));
+        for row in rows {
+            let len = wanted.stored_len(row.number).ok_or_else(internal)?;
+            let (stored, behind) = bytes.split_at_checked(len).ok_or_else(internal)?;
+            let out = room(row, &mut out)?;
+            match pictures.filter(|_| wanted.row_bytes.is_some()) {
+                Some((conversion, picture)) => {
+                    let done = conversion.decode((picture, row.number), stored, out, &mut made);
+                    done.map_err(|error| TaskError::Filter(row.number as u64, error))?;
+                }
+                None if stored.len() == out.len() => out.copy_from_slice(stored),
+                None => return Err(internal()),
+            }
+            count(&record.decoded_bytes, row.len);
+            bytes = behind;
         }
-        count(&record.decoded_bytes, len);
+        if wanted.row_bytes.is_some() {
+            add_ns(&record.decode_ns, start);
+        }
         Ok(())
     }
 }
 
-/// Decode pictures that follow each other.
-fn pictures(
-    wanted: &Descriptors<'_>,
-    part: Range<usize>,
-    conversion: &ElementConversion,
-    mut bytes: &[u8],
-    out: &mut [u8],
-) -> Result<(), TaskError> {
-    let internal = || TaskError::Internal("pictures of another size".into());
-    let row_bytes = wanted.row_bytes.filter(|bytes| *bytes > 0);
-    let (row_bytes, picture) = row_bytes.zip(conversion.picture()).ok_or_else(internal)?;
-    let (rows, mut room) = (out.chunks_exact_mut(row_bytes), Vec::new());
-    for ((number, length), out) in part.clone().zip(wanted.lengths(part)).zip(rows) {
-        let length = length.checked_mul(wanted.element_bytes);
-        let length = length.and_then(|length| usize::try_from(length).ok());
-        let cut = length.and_then(|length| bytes.split_at_checked(length));
-        let (stored, behind) = cut.ok_or_else(internal)?;
-        let done = conversion.decode((picture, number), stored, out, &mut room);
-        done.map_err(|error| TaskError::Filter(NO_CHUNK, error))?;
-        bytes = behind;
-    }
-    Ok(())
+/// The number of the first of some descriptors.
+pub fn first_of(rows: &[Row]) -> u64 {
+    rows.first().map_or(NO_CHUNK, |row| row.number as u64)
 }
 
-fn stopped(error: FormatError) -> TaskError {
+fn stopped(number: u64, error: FormatError) -> TaskError {
     match error {
         FormatError::Io { error, .. } => match error.downcast::<StoreError>() {
-            Ok(StoreError(error)) => TaskError::Fetch(NO_CHUNK, error),
-            Err(error) => TaskError::read(NO_CHUNK, error),
+            Ok(StoreError(error)) => TaskError::Fetch(number, error),
+            Err(error) => TaskError::read(number, error),
         },
-        error => TaskError::Format(error.to_string()),
+        error => TaskError::Format(number, error.to_string()),
     }
 }
 
@@ -238,7 +284,9 @@ fn stopped(error: FormatError) -> TaskError {
 mod tests {
     use super::*;
 
+    /// The elements, address and object of each descriptor, all of a first file but the last.
     fn words(descriptors: &[(u32, u64, u32)], element_bytes: u64) -> Vec<u64> {
+        let last = descriptors.len() - 1;
         let mut words = vec![
             KIND_HEAP,
             1,
@@ -246,19 +294,24 @@ mod tests {
             0,
             element_bytes,
             descriptors.len() as u64,
-            16,
+            20,
         ];
-        let bytes: Vec<u8> = (descriptors.iter())
-            .flat_map(|(n, address, object)| {
+        let bytes: Vec<u8> = (descriptors.iter().enumerate())
+            .flat_map(|(number, (n, address, object))| {
                 let parts = [
                     &n.to_le_bytes()[..],
                     &address.to_le_bytes(),
                     &object.to_le_bytes(),
+                    &u32::from(number == last).to_le_bytes(),
                 ];
                 parts.concat()
             })
             .collect();
-        let word = |word: &[u8]| u64::from_le_bytes(word.try_into().unwrap());
+        let word = |word: &[u8]| {
+            let mut whole = [0; 8];
+            whole[..word.len()].copy_from_slice(word);
+            u64::from_le_bytes(whole)
+        };
         words.extend(bytes.chunks(8).map(word));
         words
     }
@@ -274,6 +327,15 @@ mod tests {
         let pictures = Descriptors::parse(&words, Some(100)).unwrap();
         assert_eq!(pictures.out_bytes, 500);
         assert_eq!(pictures.bytes_of(1..4), Some(300));
+        let row = |number, at, len| Row { number, at, len };
+        let each = found.by_source(2..5);
+        assert_eq!(each[&0], [row(2, 8, 0), row(3, 8, 12)]);
+        assert_eq!(each[&1], [row(4, 20, 4)]);
+        let each = pictures.by_source(3..5);
+        assert_eq!(
+            each.into_values().collect::<Vec<_>>(),
+            [[row(3, 300, 100)], [row(4, 400, 100)]]
+        );
         assert!(Descriptors::parse(&words, Some(usize::MAX)).is_err());
         for n_parts in 1..8 {
             let parts = (0..n_parts).map(|part| found.part(part, n_parts));
@@ -298,8 +360,8 @@ mod tests {
             (4, u64::MAX),
             (5, 3),
             (5, u64::MAX),
-            (6, 8),
-            (6, 25),
+            (6, 12),
+            (6, 29),
         ] {
             let mut bad = good.clone();
             bad[at] = value;
