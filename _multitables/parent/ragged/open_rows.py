@@ -10,6 +10,7 @@ Law
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -306,20 +307,21 @@ def in_heap(index: Heap) -> Entry:
     counts = stored[:, :COUNT_BYTES].copy().view("<u4").reshape(-1).astype(np.int64)
     counts[~stored[:, COUNT_BYTES : -OBJECT_BYTES - FILE_BYTES].any(axis=1)] = 0  # it names nothing
     atom = np.dtype(np.uint8) if index.atom is None else index.atom
-    bytes_of = [file.fingerprint.size_bytes for file in index.files]
-    most = np.array(bytes_of)[_files(index)] // max(1, atom.itemsize)
-    if (counts > most).any():
-        row = int(np.argmax(counts > most))
-        (part, first), expected, got = index.in_file(row), int(most[row]), int(counts[row])
+    for part, first, _ in _parts(index):
+        most = part.fingerprint.size_bytes // max(1, atom.itemsize)
+        own = counts[first : first + part.n_rows]
+        if not len(own) or own.max() <= most:
+            continue
+        row = int(np.argmax(own > most))
         raise CorruptFileError(
-            f"row {row - first} of {part.path!r} in {part.filename!r} is longer than the "
-            f"file (expected at most {expected} elements, got {got})",
+            f"row {row} of {part.path!r} in {part.filename!r} is longer than the file (expected at "
+            f"most {most} elements, got {own[row]})",
             good="Other datasets of the file may be intact",
             advice="Copy the file again from its source or from a backup",
             path=part.path,
             filename=part.filename,
-            expected=expected,
-            got=got,
+            expected=most,
+            got=int(own[row]),
         )
     offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
     spans = RowSpans.of_offsets(offsets)
@@ -337,14 +339,19 @@ def descriptors_of(index: ChunkIndex) -> npt.NDArray[np.uint8] | None:
     """Read the descriptors of rows in global heaps, each with the number of its file."""
     if not isinstance(index, Heap):
         return None
-    of = index.descriptors
-    stored = whole(of).view(np.uint8).reshape(of.n_rows, of.kind.element_bytes)
-    numbers = _files(index).astype("<u4").view(np.uint8).reshape(-1, FILE_BYTES)
-    return np.concatenate([stored, numbers], axis=1)
+    of, n_bytes = index.descriptors, index.descriptors.kind.element_bytes
+    found = np.zeros((of.n_rows, n_bytes + FILE_BYTES), np.uint8)
+    found[:, :n_bytes] = whole(of).view(np.uint8).reshape(of.n_rows, n_bytes)
+    for part, first, number in _parts(index):
+        if number:
+            of_file = np.array([number], "<u4").view(np.uint8)
+            found[first : first + part.n_rows, n_bytes:] = of_file
+    return found
 
 
-def _files(index: Heap) -> I64:
-    """Return the number of the file in which each row lies."""
-    numbers = {file: number for number, file in enumerate(index.files)}
-    each = [numbers[one.files[0]] for one in index.parts]
-    return np.repeat(np.array(each, np.int64), [one.n_rows for one in index.parts])
+def _parts(index: Heap) -> Iterator[tuple[ChunkIndex, int, int]]:
+    """Yield each dataset of an index, with its first row and the number of its file."""
+    numbers, first = {file: number for number, file in enumerate(index.files)}, 0
+    for part in index.parts:
+        yield part, first, numbers[part.files[0]]
+        first += part.n_rows

@@ -37,8 +37,7 @@ def asking_heap(
     assert entry.atom is not None
     _, offsets = fetch.spans(entry.spans)
     shape = [int(offsets[-1]), *entry.atom.shape]
-    rows = fetch.row_spans().key
-    words = encode_heap(_descriptors(entry, rows), entry.atom.itemsize)
+    words = encode_heap(_descriptors(entry, fetch.rows), entry.atom.itemsize)
     key, dtype = Selection(handle, (fetch.row_spans(),)), entry.atom.base
     return offsets, lambda tries: service.ask_heap(key, words, dtype, shape, tries)
 
@@ -54,14 +53,15 @@ def asking_rows(service: Service, entry: Entry, handle: DatasetHandle, step: Spa
     return lambda tries: service.ask_heap(key, words, index.dtype, shape, tries)
 
 
-def _descriptors(entry: Entry, rows: I64) -> npt.NDArray[np.uint8]:
+def _descriptors(entry: Entry, rows: range | I64) -> npt.NDArray[np.uint8]:
     """Return the descriptors of rows; those that are left out name no file."""
     assert entry.descriptors is not None
     (index,) = entry.indexes
     assert isinstance(index, Heap)
-    chosen: npt.NDArray[np.uint8] = entry.descriptors[rows]
+    key = slice(rows.start, rows.stop) if isinstance(rows, range) else rows
+    chosen: npt.NDArray[np.uint8] = entry.descriptors[key]
     if index.left_out:
-        bad = np.isin(rows, index.left_out)
+        chosen, bad = chosen.copy(), np.isin(rows, index.left_out)
         chosen[bad, -FILE_BYTES:] = np.array([LEFT_OUT], "<u4").view(np.uint8)
     return chosen
 

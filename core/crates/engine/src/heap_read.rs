@@ -114,11 +114,15 @@ impl<'a> Descriptors<'a> {
         let mut found: BTreeMap<u32, Vec<Row>> = BTreeMap::new();
         // `parse` has summed up all of them.
         let mut at = self.bytes_of(0..part.start).unwrap_or(self.out_bytes);
-        for number in part {
-            let len = self.row_len(number).unwrap_or(0);
-            let rows = found.entry(self.source(number)).or_default();
-            rows.push(Row { number, at, len });
-            at += len;
+        let mut number = part.start;
+        while number < part.end {
+            let source = self.source(number);
+            let rows = found.entry(source).or_default();
+            while number < part.end && self.source(number) == source {
+                let len = self.row_len(number).unwrap_or(0);
+                rows.push(Row { number, at, len });
+                (number, at) = (number + 1, at + len);
+            }
         }
         found
     }
@@ -133,21 +137,9 @@ impl<'a> Descriptors<'a> {
         u32::from_le_bytes([source[0], source[1], source[2], source[3]])
     }
 
-    /// How many elements one names. One without an address names nothing.
-    fn length(&self, number: usize) -> u64 {
-        let (length, rest) = self.record(number).0.split_at(4);
-        let (address, _) = rest.split_at(rest.len() - 4);
-        match address.iter().any(|&byte| byte != 0) {
-            true => u64::from(u32::from_le_bytes([
-                length[0], length[1], length[2], length[3],
-            ])),
-            false => 0,
-        }
-    }
-
     /// Stored bytes of a row.
     fn stored_len(&self, number: usize) -> Option<usize> {
-        let bytes = self.length(number).checked_mul(self.element_bytes)?;
+        let bytes = length(self.record(number).0).checked_mul(self.element_bytes)?;
         usize::try_from(bytes).ok()
     }
 
@@ -157,12 +149,31 @@ impl<'a> Descriptors<'a> {
     }
 
     /// Bytes of the result of these.
-    fn bytes_of(&self, mut range: Range<usize>) -> Option<usize> {
+    fn bytes_of(&self, range: Range<usize>) -> Option<usize> {
         let bytes = match self.row_bytes {
             Some(row_bytes) => range.len().checked_mul(row_bytes),
-            None => range.try_fold(0usize, |sum, number| sum.checked_add(self.row_len(number)?)),
+            None => {
+                let each = self.descriptor_bytes + SOURCE_BYTES;
+                let records = self.bytes[range.start * each..range.end * each].chunks_exact(each);
+                let mut lengths = records.map(|record| length(&record[..each - SOURCE_BYTES]));
+                let n = lengths.try_fold(0u64, |sum, length| sum.checked_add(length));
+                let bytes = n.and_then(|n| n.checked_mul(self.element_bytes));
+                bytes.and_then(|bytes| usize::try_from(bytes).ok())
+            }
         };
         bytes.filter(|bytes| isize::try_from(*bytes).is_ok())
+    }
+}
+
+/// How many elements a descriptor names. One without an address names nothing.
+fn length(descriptor: &[u8]) -> u64 {
+    let (length, rest) = descriptor.split_at(4);
+    let (address, _) = rest.split_at(rest.len() - 4);
+    match address.iter().any(|&byte| byte != 0) {
+        true => u64::from(u32::from_le_bytes([
+            length[0], length[1], length[2], length[3],
+        ])),
+        false => 0,
     }
 }
 
@@ -178,6 +189,12 @@ pub fn leave_out(rows: &[Row], mut out: Out<'_>) -> Result<(), TaskError> {
         room(row, &mut out)?.fill(0);
         Ok(())
     })
+}
+
+/// Rows as one, if they follow each other in the result and have `len` bytes.
+fn in_line(rows: &[Row], len: usize) -> Option<Row> {
+    let (first, last) = rows.first().zip(rows.last())?;
+    (last.at + last.len - first.at == len).then_some(Row { len, ..*first })
 }
 
 /// The place of a row.
@@ -243,6 +260,12 @@ impl HeapFile {
         let (found, mut made) = (found?, Vec::new());
         let mut bytes = found.bytes.as_slice();
         let pictures = conversion.zip(conversion.and_then(ElementConversion::picture));
+        let plain = wanted.row_bytes.is_none();
+        if let Some(whole) = in_line(rows, bytes.len()).filter(|_| plain) {
+            room(&whole, &mut out)?.copy_from_slice(bytes);
+            count(&record.decoded_bytes, whole.len);
+            return Ok(());
+        }
         for row in rows {
             let len = wanted.stored_len(row.number).ok_or_else(internal)?;
             let (stored, behind) = bytes.split_at_checked(len).ok_or_else(internal)?;
