@@ -90,7 +90,7 @@ def bfloat16_of(path: Paths, dtype: Dtype | None) -> list[bool]:
 def as_bfloat16(batch: Any, brains: Sequence[bool], change: Callable[[Any], Any]) -> Any:
     """Return a batch in which arrays of bits of bfloat16 are changed."""
     which = iter(brains)
-    return map_arrays(lambda array: change(array) if next(which) else array, batch)
+    return map_arrays(lambda array: change(array) if next(which, False) else array, batch)
 
 
 def _of_each(option: str, given: Any, path: Paths) -> list[Any]:

@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from _multitables import _core
-from _multitables.errors import FileChangedError
+from _multitables.errors import FileChangedError, UnsupportedDatasetError
 from _multitables.index.chunk_index import ChunkIndex
 from _multitables.index.datasets.heap import Heap
 from _multitables.index.datasets.source import Source
@@ -58,6 +58,19 @@ class Part:
             return place_in_heap(self.index, steps[0], number)
         chunk = None if self.core is None or number is None else self.core.chunk(number)
         return place_of_request(self.table.of_chunk(number), chunk)
+
+    def check_cast(self) -> None:
+        """Raise if a library would read what the core has to convert."""
+        index = self.index
+        if self.core is None and index.kind.cast is not None:
+            why = index.why_library(READERS_FILTERS) or "readers do not decode it"
+            raise UnsupportedDatasetError(
+                f"numbers of {index.path!r} in {index.filename!r} are not converted where single "
+                f"rows or samples are requested and a library reads them: {why}",
+                advice="Leave out dtype and scale, and convert what is delivered",
+                path=index.path,
+                filename=index.filename,
+            )
 
 
 class Catalogues:
@@ -110,6 +123,7 @@ class Catalogues:
             part.core = self.native[field] = made(
                 lambda: queue.dataset(known, dtype, row_shape), table.n_bytes
             )
+        part.check_cast()
         self._parts[field] = part
         return part
 
@@ -117,6 +131,7 @@ class Catalogues:
         """Let a library read a column, because the core turned out not to."""
         self._parts[field].core = None
         self.native.pop(field, None)
+        self._parts[field].check_cast()
 
 
 class NoCatalogues(Catalogues):

@@ -52,7 +52,7 @@ from _multitables.errors import (
     StageBusyError,
     refused_error,
 )
-from _multitables.parent.random.dataset_handle import Catalogues, DatasetHandle, Part
+from _multitables.parent.random.dataset_handle import Catalogues, DatasetHandle
 from _multitables.parent.random.notifier import Notifier
 from _multitables.parent.random.pieces import PieceError, Pieces
 from _multitables.parent.random.request import Ask, Request
@@ -363,8 +363,9 @@ class Service:
 
     # ---- the readers
 
-    def expect(self, part: Part) -> None:
+    def expect(self, dataset: DatasetHandle) -> None:
         """Let those begin who shall read a dataset."""
+        part = dataset.catalogues.part("", self.queue)
         if isinstance(self.readers, RequestThreads):
             is_read = part.core is not None
             who = who_answers(part.index, part.direct, self._wanted)
