@@ -195,3 +195,15 @@ def test_what_is_wrong_in_one_of_several_files_names_it(tmp_path: Path) -> None:
         multitables.Streamer(names).get_queue("/x", decode=IMAGE)
     with pytest.raises(multitables.MissingDatasetError, match=r"part0\.h5"):
         multitables.Streamer(names).get_queue({"x": "/x", "y": "/y"}, decode={"x": IMAGE})
+
+
+@pytest.mark.parametrize("shuffle", [None, "window"])
+def test_pictures_of_clips_are_decoded_for_each(tmp_path: Path, shuffle: str | None) -> None:
+    write(tmp_path / "x.h5", files(20), "sequences")
+    for sample, times in ((multitables.Clips(4), 17 * 4 / 20), (multitables.Clips(4, every=4), 1)):
+        with multitables.Streamer(tmp_path / "x.h5").get_batches(
+            "/x", 4, n_procs=1, sample=sample, shuffle=shuffle, decode=IMAGE
+        ) as batches:
+            iterator = iter(batches)
+            next(iterator)
+            assert iterator.statistics()["read_amplification"] == times

@@ -173,7 +173,8 @@ def _handle(
 def window_of(opened: OpenedRows, order: OrderWords, wanted: BatchOptions) -> OrderWords:
     """Return an order with a window of patches of which readers keep all chunks."""
     grid = opened.grid
-    if order.shuffle in (CHUNKS, WINDOW):
+    has_chunks = opened.entries[0].descriptors is None
+    if order.shuffle in (CHUNKS, WINDOW) and has_chunks:
         together = _fetch_bytes(opened, order, wanted) // max(1, opened.fixed_bytes)
         times = opened.times_decoded(order, together, options.MIN_CACHE_BYTES)
         of = "patches" if grid else "samples"
