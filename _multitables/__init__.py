@@ -67,6 +67,7 @@
 #       chunks.py            one as the chunks of its sources, or as parts of them
 #     datasets/              datasets of open files -> ChunkIndex
 #       described.py         a dataset as its file describes it
+#       heap.py              rows of any length, in the global heaps of files
 #       source.py            a dataset in a file -> ChunkIndex
 #       survey.py            many objects -> what they are, in a value of the core
 #     written/               what is written of a file

@@ -31,17 +31,21 @@ from _multitables.options import check_any_version
 from _multitables.parent.ragged.open_rows import OpenedRows
 from _multitables.parent.ragged.open_samples import open_samples
 from _multitables.parent.random.dataset import VLArrayDataset
+from _multitables.parent.random.dataset_handle import DatasetHandle
 from _multitables.parent.random.request import Request
-from _multitables.parent.random_reader import Reader
+from _multitables.parent.random_reader import Reader, indexed_in, request_taken
+from _multitables.parent.readers.siblings import Siblings
 from _multitables.parent.stream.open_stream import DataSpec, Opened, open_data
 from _multitables.parent.titles import file_title
+from _multitables.plan.casts import Dtype, Images, Scales, bfloat16_of, check_casts
 from _multitables.plan.samples import Sample, numbered
+from _multitables.plan.taken import Taken
 from _multitables.remote.options import StorageOptions
 from _multitables.select.selection import Selection
 from _multitables.tree import Paths, Structure, structure_of
 
-#: A request; or, without one, the mask of rows that are not padding.
-Asked = tuple[Request | None, npt.NDArray[np.bool_] | None]
+#: A request, if anything is read, and what makes samples of its result.
+Asked = tuple[Request | None, Taken | None]
 
 
 class Samples(list[Any]):
@@ -91,6 +95,9 @@ class TorchMapDataset(Dataset[Any]):
     sample : Clips, Patches or At, optional
         What has a number. Default: a row. Samples that are drawn belong to `TorchDataset`: here it
         is the sampler that draws.
+    dtype, scale, decode : optional
+        What readers make of elements, as in `Streamer.get_batches`; ``"bfloat16"`` comes as that
+        type. A library's data takes no `dtype` and `scale` here.
 
     Raises
     ------
@@ -99,6 +106,8 @@ class TorchMapDataset(Dataset[Any]):
     UnsupportedDatasetError
         Ragged data, or torch has no such dtype, as of strings or compound types (a `ValueError`).
         Numbers in the other byte order are copied into this machine's.
+    ImageError
+        The bytes of a row are not such a picture as `decode` says.
     IndexError
         There is no such row.
 
@@ -128,6 +137,9 @@ class TorchMapDataset(Dataset[Any]):
         open_options: Mapping[str, Any] | None = None,
         version: VersionKey | None = None,
         sample: Sample | None = None,
+        dtype: Dtype | None = None,
+        scale: Scales | None = None,
+        decode: Images | None = None,
     ) -> None:
         own = Reader.__init__.__kwdefaults__ or ()
         check_open_options("TorchMapDataset(open_options=...)", open_options or (), own)
@@ -146,9 +158,12 @@ class TorchMapDataset(Dataset[Any]):
         self._open_options = {**(open_options or {}), "storage_options": storage}
         self._version = check_any_version("version", version)
         self._sample: Sample | None = numbered(sample)
+        self._casts = check_casts(path, dtype, scale, decode)
+        #: Which tensors are of bfloat16.
+        self._brains = bfloat16_of(path, {"dtype": dtype})
         self._opened: Opened | OpenedRows | None = None
-        #: The process, its Reader, and the datasets to index for rows.
-        self._mine: tuple[int, Reader, list[Selection]] | None = None
+        #: The process, its Reader, and the datasets to index for rows, or that were indexed.
+        self._mine: tuple[int, Reader, list[Selection | DatasetHandle]] | None = None
 
     def __len__(self) -> int:
         """Rows of the dataset, or samples."""
@@ -168,7 +183,7 @@ class TorchMapDataset(Dataset[Any]):
             Of shape ``row_shape``.
         """
         tensors = self._read(self._request(operator.index(row)))
-        if self._sample is not None:
+        if not self._is_plain:
             tensors = [one[0] for one in tensors]
         sample = self._packed.pack(tensors)
         return sample if self._transform is None else self._transform(sample)
@@ -221,51 +236,62 @@ class TorchMapDataset(Dataset[Any]):
     # ---- inside
 
     @property
+    def _is_plain(self) -> bool:
+        """Whether samples are rows as they are stored."""
+        return self._sample is None and self._casts is None
+
+    @property
     def _packed(self) -> Structure:
-        return structure_of(self.path)[0] if self._sample is None else self._indexed().structure
+        return structure_of(self.path)[0] if self._is_plain else self._indexed().structure
 
     def _indexed(self) -> Opened | OpenedRows:
         if self._opened is None:  # without readers: a DataLoader asks where nothing is read
             file = KeptSource(self._names, self._open_options, keeps=False)
             spec = DataSpec(
-                file, self.path, self._field, version=self._version, sample=self._sample
+                file,
+                self.path,
+                self._field,
+                version=self._version,
+                sample=self._sample,
+                casts=self._casts,
             )
-            self._opened = open_data(spec) if self._sample is None else open_samples(spec)
+            self._opened = open_data(spec) if self._is_plain else open_samples(spec)
         return self._opened
 
     def _request(self, numbers: int | list[int]) -> list[Asked]:
         reader, datasets = self._reader()
-        if self._sample is None:
-            return [(reader.request(dataset[numbers]), None) for dataset in datasets]
-        opened = self._indexed()
+        if self._is_plain:
+            rows = [one[numbers] for one in datasets if isinstance(one, Selection)]
+            return [(reader.request(key), None) for key in rows]
+        opened, requests, each = self._indexed(), list[Asked](), iter(datasets)
         assert isinstance(opened, OpenedRows)
-        requests, wanted = list[Asked](), _checked(numbers, len(self))
-        for at, entry in enumerate(opened.entries):
-            taken = entry.taken(wanted, 0)
-            if entry.is_mask:
-                requests.append((None, taken.inside))
-                continue
-            whole = datasets[at]
-            key = Selection(whole.dataset, (*whole.steps, taken.step), taken.made)
-            requests.append((reader.request(key), None))
+        wanted = _checked(numbers, len(self))
+        for entry in opened.entries:
+            taken, request = entry.taken(wanted, 0), None
+            if not entry.is_mask:
+                handle = next(each)
+                assert isinstance(handle, DatasetHandle)
+                request = request_taken(reader, entry, handle, taken)
+            requests.append((request, taken))
         return requests
 
     def _read(self, requests: list[Asked]) -> list[torch.Tensor]:
         try:
-            return [self._tensor(*one) for one in requests]
+            tensors = [self._tensor(*one) for one in requests]
         except SubprocessException as error:
             raise crossing(error) from None
+        for at in np.flatnonzero(self._brains):
+            tensors[at] = tensors[at].view(torch.bfloat16)
+        return tensors
 
-    def _tensor(
-        self, request: Request | None, inside: npt.NDArray[np.bool_] | None
-    ) -> torch.Tensor:
+    def _tensor(self, request: Request | None, taken: Taken | None) -> torch.Tensor:
         where = f"{self.path!r} in {file_title(self.filename)}"
         if request is None:
-            return tensor(inside, where)
+            return tensor(taken and taken.inside, where)
         with request.get_unsafe() as array:
-            return tensor(array, where)
+            return tensor(array if taken is None else taken.made(array), where)
 
-    def _reader(self) -> tuple[Reader, list[Selection]]:
+    def _reader(self) -> tuple[Reader, list[Selection | DatasetHandle]]:
         if self._mine is None or self._mine[0] != os.getpid():
             n_procs = self._n_procs or (None if split() is None else 1)
             reader = Reader(
@@ -275,7 +301,13 @@ class TorchMapDataset(Dataset[Any]):
                 cache_limit_bytes=self._cache_limit_bytes,
                 **self._open_options,
             )
-            datasets = [self._rows_of(reader, path) for path in self._paths]
+            datasets: list[Selection | DatasetHandle] = []
+            if self._is_plain:
+                datasets += [self._rows_of(reader, path) for path in self._paths]
+            else:
+                opened = self._indexed()
+                assert isinstance(opened, OpenedRows)
+                datasets += [indexed_in(reader, index) for index in opened.read]
             self._mine = os.getpid(), reader, datasets
         return self._mine[1:]
 
@@ -292,7 +324,7 @@ class TorchMapDataset(Dataset[Any]):
         return whole if self._field is None else whole[self._field]
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_mine": None, "_opened": None}
+        return {**self.__dict__, "_mine": None, "_opened": None, "_siblings": Siblings()}
 
 
 def _checked(numbers: int | list[int], n: int) -> npt.NDArray[np.int64]:

@@ -261,6 +261,7 @@ class Members(Sequence["ChunkIndex"]):
 
 NO_MEMBERS = Members()
 NO_INDEXES: tuple[ChunkIndex, ...] = ()
+NO_INDEX: ChunkIndex | None = None
 
 
 @dataclass(frozen=True)
@@ -286,6 +287,8 @@ class ChunkIndex:
     shown = NO_INDEXES
     #: Datasets of several files whose rows it has, one behind the other.
     members = NO_MEMBERS
+    #: Of rows of any length in global heaps: what says which object each is.
+    descriptors = NO_INDEX
     #: Why a library reads it.
     reason = ""
 

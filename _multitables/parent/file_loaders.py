@@ -145,7 +145,8 @@ class FileLoaders:
             Go on behind chunks that do not decode, in place of ending with `CorruptChunkError`.
             Their rows are left out, each chunk is reported once by a `CorruptChunkWarning`, and
             `Batches.damage` names them. A batch that lacks rows is a copy, and shorter; one of
-            which nothing is left does not come.
+            which nothing is left does not come. Of pictures of any length (`decode`) each that does
+            not decode is left out by itself.
         share : {"node"}, optional
             The ranks of a node share `n_procs` readers and one ring, or, of samples and ragged
             rows, memory for decoded chunks, so that each chunk is decoded once for all of them.

@@ -16,14 +16,17 @@ from typing import Any
 
 from _multitables import _core, options
 from _multitables.errors import public
+from _multitables.index.chunk_index import ChunkIndex
 from _multitables.index.files.name import Filename
 from _multitables.index.files.open_options import check_open_options
 from _multitables.index.joined.kept_source import KeptSource
 from _multitables.index.versions.version import VersionKey
 from _multitables.parent.notebook import InNotebooks
+from _multitables.parent.ragged.open_rows import Entry
+from _multitables.parent.ragged.rows_of_requests import asking_rows
 from _multitables.parent.ragged.sample_keys import SampleKeys
 from _multitables.parent.random.dataset import ArrayDataset, TableDataset, VLArrayDataset
-from _multitables.parent.random.dataset_handle import DatasetHandle, open_dataset
+from _multitables.parent.random.dataset_handle import DatasetHandle, handle_of, open_dataset
 from _multitables.parent.random.request import Request
 from _multitables.parent.random.service import Service
 from _multitables.parent.random.stage import Stage, StagePool
@@ -31,6 +34,7 @@ from _multitables.parent.stream.open_stream import DataSpec
 from _multitables.parent.titles import count, file_title
 from _multitables.plan import reader_options
 from _multitables.plan.samples import Sample, numbered
+from _multitables.plan.taken import Taken
 from _multitables.select.normalize import whole_rows
 from _multitables.select.selection import Selection
 from _multitables.tree import one_path
@@ -177,7 +181,7 @@ class Reader(InNotebooks):
             advice = "Make a Reader of each file"
             raise options.wrong("version", "needs a single file", version, advice)
         info = open_dataset(self._queue, self._file, one_path(path), wanted)
-        self._service.expect(info.catalogues.part("", self._queue))
+        self._service.expect(info)
         whole, file = Selection(info), self._file
 
         def samples(sample: Sample) -> SampleKeys:
@@ -282,3 +286,19 @@ class Reader(InNotebooks):
             self.close(wait=True)
         else:
             self.stop()
+
+
+def indexed_in(reader: Reader, index: ChunkIndex) -> DatasetHandle:
+    """Return a dataset that was indexed for a reader, with what is made of its elements."""
+    with reader._file.open() as source:
+        handle = handle_of(reader._queue, reader._file, index.path, index, source, "array")
+    reader._service.expect(handle)
+    return handle
+
+
+def request_taken(reader: Reader, entry: Entry, handle: DatasetHandle, taken: Taken) -> Request:
+    """Request what samples, or rows, take of a dataset that was indexed for a reader."""
+    asking = reader._service, reader._service.pool
+    request = asking_rows(asking, entry, handle, taken.step)(None)
+    reader._service.mind(request)
+    return request

@@ -24,8 +24,7 @@ from _multitables.parent.stream.whole_stream import whole_stream
 from _multitables.plan.batch_plan import plan_batches
 from _multitables.plan.dataset_table import lead_of
 from _multitables.plan.reader_options import StreamOptions
-from _multitables.plan.row_order import file_order
-from _multitables.plan.row_subset import subset_of
+from _multitables.plan.row_order import laps_in_order
 from _multitables.plan.stream_plan import ReadPlan
 from _multitables.tree import Joined, structure_of
 
@@ -57,19 +56,16 @@ def start_blocks(
         return FollowQueue(GrowingBlocks(pool, wanted, spec))
 
     def planned(opened: Opened, n_readers: int) -> tuple[ReadPlan, int]:
-        lead = opened.indexes[lead_of(opened.indexes)]
-        size = wanted.block_size or lead.block_size_default
-        subset = subset_of(wanted.rows, lead.n_rows)
-        whole = subset.n_rows // size * size
-        begin = whole if tail_only else 0
-        end = subset.n_rows if wanted.cyclic or wanted.remainder else whole
+        indexes = opened.indexes
+        size = wanted.block_size or indexes[lead_of(indexes)].block_size_default
+        order, ranges, laps = laps_in_order(indexes, wanted, size, tail_only)
         plan = plan_batches(
-            opened.indexes,
-            order=file_order(opened.indexes, subset),
-            ranges=[(begin, end)] if begin < end else [],
+            indexes,
+            order=order,
+            ranges=ranges,
             batch_size=size,
             n_readers=n_readers,
-            epochs=None if wanted.cyclic else 1,
+            epochs=laps,
             lap_blocks=False,
             read_ahead=wanted.read_ahead,
             **opened.facts(),

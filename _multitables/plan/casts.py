@@ -9,7 +9,7 @@ Law
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from _multitables.errors import OptionsError, UnsupportedDatasetError
 from _multitables.index.chunk_index import ChunkIndex, changed
+from _multitables.index.datasets.heap import Heap
 from _multitables.index.types.cast import BFLOAT16, NUMBERS, Cast, is_number
 from _multitables.index.types.image import Image
 from _multitables.index.types.plugins import READERS_FILTERS
@@ -162,27 +163,21 @@ def cast_indexes(indexes: Sequence[ChunkIndex], casts: Casts) -> list[ChunkIndex
 
 
 def _decoded(index: ChunkIndex, image: Image) -> ChunkIndex:
-    """Return the index of a dataset whose elements, of a fixed size, are pictures."""
+    """Return the index of a dataset whose elements, of a fixed size or rows, are pictures."""
+    if isinstance(index, Heap):
+        if index.atom is None or index.atom.itemsize != 1 or index.atom.shape:
+            got = "strings" if index.atom is None else f"sequences of {index.atom}"
+            raise no_pictures(index, f"its elements are {got}")
+        part = image.part(index.kind.element_bytes)
+        return changed(index, kind=changed(index.kind, part=part))
     part, why = index.kind.part, index.why_library(READERS_FILTERS)
     if len(index.dims) != 1:
         why = why or f"it has {len(index.dims)} dimensions, where pictures have one"
     is_bytes = part.element.dtype.kind in "SV" and part.element.dtype.names is None
     if is_bytes and not (part.element.dtype.shape or part.leading_dims) and not why:
-        decoded = image.part(part.element.size_bytes, part.offset)
-        return changed(index, kind=changed(index.kind, part=decoded))
+        made = image.part(part.element.size_bytes, part.offset)
+        return changed(index, kind=changed(index.kind, part=made))
     raise no_pictures(index, why or f"its elements are {index.dtype}")
-
-
-def decoded_rows(descriptors: ChunkIndex, atoms: ChunkIndex | None, casts: Casts) -> ChunkIndex:
-    """Return the index of descriptors, each of one picture in the global heap."""
-    (image,) = casts.images
-    assert image is not None
-    if atoms is None or atoms.dtype.itemsize != 1 or atoms.dtype.shape:
-        got = "strings" if atoms is None else f"sequences of {atoms.dtype}"
-        raise no_pictures(descriptors, f"its elements are {got}")
-    part = image.part(descriptors.kind.element_bytes)
-    index = changed(descriptors, kind=changed(descriptors.kind, part=part))
-    return cast_indexes([index], replace(casts, images=(None,)))[0]
 
 
 def no_pictures(index: ChunkIndex, why: str) -> UnsupportedDatasetError:

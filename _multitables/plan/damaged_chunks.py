@@ -3,7 +3,8 @@
 Law
 ---
 1. Pure. A chunk that is left out is taken for one that was never stored, so that nobody fetches it;
-   what the readers then put in the places of its rows is not delivered.
+   what the readers then put in the places of its rows is not delivered. Of rows in global heaps
+   each is left out by itself: its number stands for the offset of a chunk.
 2. Rows of which several files or parts make up a dataset are lost with a chunk of any of these.
 3. Positions stay as they are: an order, a rank's share and a state do not depend on damage.
 """
@@ -18,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from _multitables.index.chunk_index import ChunkIndex, Joined, Virtual, changed
+from _multitables.index.datasets.heap import Heap
 from _multitables.plan.sharding import Ranges
 from _multitables.plan.taken import Box
 from _multitables.tree import map_arrays
@@ -34,6 +36,8 @@ def without(
 
     Those of chunks that were there.
     """
+    if isinstance(index, Heap):
+        return _without_row(index, filename, path, chunk_offset[0])
     if isinstance(index, Virtual):
         each = [without(one, filename, path, chunk_offset) for one in index.shown]
         boxes = [
@@ -54,6 +58,17 @@ def without(
                 extents = zip(at, index.chunk_dims or index.dims, index.dims, strict=True)
                 boxes.append(tuple((low, min(low + n, dim)) for low, n, dim in extents))
     return index, boxes
+
+
+def _without_row(index: Heap, filename: str, path: str, row: int) -> tuple[Heap, list[Box]]:
+    """Return the index without a row of one of its datasets."""
+    rows, first = set(index.left_out), 0
+    for part in index.parts:
+        if (part.path, part.filename) == (path, filename):
+            rows.add(first + row)
+        first += part.n_rows
+    new = sorted(rows.difference(index.left_out))
+    return replace(index, left_out=tuple(sorted(rows))), [((at, at + 1),) for at in new]
 
 
 def _without_chunk(index: ChunkIndex, chunk_offset: Sequence[int]) -> ChunkIndex:

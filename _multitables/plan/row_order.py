@@ -17,7 +17,7 @@ from _multitables import _core, options, sizes
 from _multitables.index.chunk_index import ByLibrary, ChunkIndex
 from _multitables.plan import reader_options
 from _multitables.plan.dataset_table import lead_of
-from _multitables.plan.row_subset import Subset
+from _multitables.plan.row_subset import Subset, subset_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,6 +107,24 @@ def file_order(indexes: Sequence[ChunkIndex], subset: Subset) -> OrderWords:
         chunk_rows=chunk_rows(indexes[lead_of(indexes)]),
         window_rows=_whole_chunks(indexes, FILE_ORDER, None),
     )
+
+
+def laps_in_order(
+    indexes: Sequence[ChunkIndex],
+    wanted: reader_options.StreamOptions,
+    size: int,
+    tail_only: bool = False,
+) -> tuple[OrderWords, list[tuple[int, int]], int | None]:
+    """Return the order of a stream in blocks of a size, what is delivered of it, and how often.
+
+    With `tail_only`, what is delivered are the rows that fill no block.
+    """
+    subset = subset_of(wanted.rows, indexes[lead_of(indexes)].n_rows)
+    whole = subset.n_rows // size * size
+    begin = whole if tail_only else 0
+    end = subset.n_rows if wanted.cyclic or wanted.remainder else whole
+    ranges = [(begin, end)] if begin < end else []
+    return file_order(indexes, subset), ranges, None if wanted.cyclic else 1
 
 
 def _whole_chunks(indexes: Sequence[ChunkIndex], kind: int, wanted_rows: int | None) -> int:

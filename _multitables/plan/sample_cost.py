@@ -43,6 +43,9 @@ def times_decoded(
         Of the chunks that readers keep, in all.
     """
     n = len(samples)
+    if index.descriptors is not None:  # a picture is decoded for each sample that has it
+        rows = take[0] if isinstance(take, tuple) else len(take)
+        return max(1.0, n * rows / max(1, index.n_rows))
     if not n or not index.kind.pipeline or order.shuffle == FILE_ORDER:
         return 1.0  # what is not compressed is not decoded, and neighbours share their chunks
     chunk_bytes = math.prod(index.chunk_dims or index.dims) * index.kind.element_bytes

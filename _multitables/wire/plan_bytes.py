@@ -146,7 +146,8 @@ def _files(dataset: Dataset, flags: int) -> Sequence[_core.Source] | _core.FileC
     flags |= _core.SOURCE_LISTED * bool(index.members)
     if isinstance(index.files, ManyFiles) and dataset.n_chunks:
         return index.files.for_table(flags)
-    files = index.files if dataset.n_chunks else [index.files[0]]
+    is_named = dataset.n_chunks or index.descriptors is not None
+    files = index.files if is_named else [index.files[0]]
     inline = (b"" if dataset.reason else index.inline, *[b""] * (len(files) - 1))
     return [file.for_table(bytes_, flags) for file, bytes_ in zip(files, inline, strict=True)]
 

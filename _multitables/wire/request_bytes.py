@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 KIND_NATIVE, KIND_LIBRARY = _core.REQUEST_NATIVE, _core.REQUEST_LIBRARY
 KIND_HEAP, KIND_PIECES = _core.REQUEST_HEAP, _core.REQUEST_PIECES
+#: In the place of the number of a file: the row is left out.
+LEFT_OUT = _core.REQUEST_LEFT_OUT
 #: Words before the axes of a hyperslab, and of each axis.
 HEAD_WORDS, AXIS_WORDS = _core.REQUEST_HEAD_WORDS, _core.REQUEST_AXIS_WORDS
 
@@ -96,12 +98,12 @@ def encode_arrangement(to: Arrangement | None) -> bytes:
 def encode_heap(
     descriptors: Bytes, element_bytes: int, arrangement: Arrangement | None = None
 ) -> bytes:
-    """Lay out what is asked of a file's global heap, as the core's engine/heap_read.rs reads it.
+    """Lay out what is asked of files' global heaps, as the core's engine/heap_read.rs reads it.
 
     Parameters
     ----------
     descriptors : ndarray of uint8
-        As they are stored, one a row.
+        As they are stored, one a row, each with the number of its file in 4 bytes.
     element_bytes : int
         Of the elements that they count.
     arrangement : Arrangement, optional

@@ -195,3 +195,87 @@ def test_samples_by_number(numbered: Path) -> None:
     for one in (multitables.Ranges([0], [2]), multitables.Clips(2, starts="uniform")):
         with pytest.raises(multitables.OptionsError, match="sample"):
             dataset(numbered, sample=one)
+
+
+CASTS: list[dict[str, Any]] = [
+    {"dtype": "f2"},
+    {"dtype": "bfloat16"},
+    {"dtype": {"/rows": "i2", "/labels": "f8"}},
+    {"scale": {"/rows": (np.arange(payload.COLUMNS), 3.0)}},
+    {"scale": (10.0, 2.0), "dtype": "f8"},
+]
+
+
+@pytest.mark.parametrize("casts", CASTS, ids=str)
+@pytest.mark.parametrize("sample", [None, multitables.Clips(3, before=1, pad="edge", mask=True)])
+@pytest.mark.parametrize("several", [False, True])
+def test_casts_are_those_of_batches(
+    numbered: Path, casts: dict[str, Any], sample: Any, several: bool
+) -> None:
+    name: Any = [numbered, numbered] if several else numbered
+    which = ("/rows", "/labels")
+    data = dataset(name, which, sample=sample, **casts)
+    asked = [5, 3, 3, len(data) - 1, -2]
+    rows = np.array(asked) % len(data)
+    expected = multitables.TorchDataset(
+        name, which, len(asked), rows=np.unique(rows), sample=sample, n_procs=1, **casts
+    )
+    (want,) = expected
+    places = np.searchsorted(np.unique(rows), rows)
+    got = data.__getitems__(asked)
+    for number, one in zip(asked, got, strict=True):
+        for a, b in zip(one, data[number], strict=True):
+            assert torch.equal(a, b)
+    for a, b in zip(got.batch, want, strict=True):
+        assert a.dtype == b.dtype
+        assert torch.equal(a, b[places])
+
+
+@pytest.mark.parametrize("how", ["sequences", "opaque"])
+@pytest.mark.parametrize("processes", [0, 2])
+def test_pictures(tmp_path: Path, how: str, processes: int) -> None:
+    pictures = pytest.importorskip("pictures")  # which needs Pillow
+    stored = pictures.files(12)
+    pictures.write(tmp_path / "x.h5", stored, how)
+    which, decode = {"x": "/x", "label": "/label"}, {"x": pictures.IMAGE}
+    data = dataset(tmp_path / "x.h5", which, decode=decode)
+    pictures.assert_close(data[7]["x"].numpy()[None], stored[7:8])
+    batches = loader(data, processes, batch_size=5, shuffle=True, collate_fn=data.collate)
+    for batch in batches:
+        pictures.assert_close(batch["x"].numpy(), [stored[at] for at in batch["label"]])
+    clips = dataset(tmp_path / "x.h5", "/x", decode=pictures.IMAGE, sample=multitables.Clips(2))
+    assert clips[3].shape == (2, *pictures.IMAGE.shape)
+    pictures.assert_close(clips[3].numpy(), stored[3:5])
+    stored[7] = b"none"
+    pictures.write(tmp_path / "x.h5", stored, how)
+    data = dataset(tmp_path / "x.h5", "/x", decode=pictures.IMAGE)
+    with pytest.raises(multitables.ImageError, match="row 7 of '/x'"):
+        data.__getitems__([2, 7])
+
+
+def test_what_cannot_be_cast(numbered: Path) -> None:
+    with pytest.raises(multitables.OptionsError, match="dtype"):
+        dataset(numbered, dtype="U5")
+    with pytest.raises(multitables.OptionsError, match="names no dataset"):
+        dataset(numbered, dtype={"/none": "f4"})
+    with pytest.raises(multitables.UnsupportedDatasetError, match="cannot decode pictures"):
+        len(dataset(numbered, decode=multitables.Image(3, 3)))
+    with pytest.raises(IndexError, match="no sample"):
+        dataset(numbered, dtype="f4")[payload.ROWS]
+
+
+@pytest.mark.usefixtures("few_filters")
+def test_what_a_library_reads_is_not_cast(h5: Path) -> None:
+    """A library's rows come as they are stored: they would lack their scale."""
+    hdf5plugin = pytest.importorskip("hdf5plugin")
+    with h5py.File(h5, "w") as file:
+        file.create_dataset("x", data=np.arange(40.0), chunks=(8,), **hdf5plugin.BZip2())
+    assert dataset(h5, "/x")[3] == 3
+    for casts in ({"scale": (1, 2)}, {"dtype": "i4"}):
+        with pytest.raises(multitables.UnsupportedDatasetError, match="library reads them"):
+            dataset(h5, "/x", **casts)[3]
+        batches = multitables.Streamer(h5).get_batches(
+            "/x", 4, n_procs=1, sample=multitables.Clips(2), **casts
+        )
+        with pytest.raises(multitables.UnsupportedDatasetError, match="library reads them"):
+            next(iter(batches))

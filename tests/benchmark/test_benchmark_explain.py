@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -30,6 +31,8 @@ from _benchmark.studies.explain import run as explain_run
 from _benchmark.studies.explain.numbers import COLUMNS
 from _benchmark.studies.explain.run import Oracle
 from _benchmark.studies.explain.study import process_counts
+from _multitables import options, sizes
+from _multitables.plan import reader_options
 
 pytestmark = pytest.mark.usefixtures("few_filters")
 
@@ -104,6 +107,35 @@ def test_a_dataset_of_the_user_is_explained(
         assert float(row["mb_per_s"]) / float(row["stored_mb_per_s"]) == pytest.approx(ratio, 0.05)
     assert Path(filename).read_bytes() == before
     assert left_behind(tmp_path) == ["run7.h5"]
+
+
+def test_how_often_shuffles_decode_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The numbers are those of the library's own batches, whose readers keep few chunks here."""
+    monkeypatch.setattr(options, "MIN_CACHE_BYTES", 0)
+    monkeypatch.setattr(sizes, "MAX_WINDOW_BYTES", 64 << 10)
+    monkeypatch.setattr(sizes, "RAGGED_FETCH_BYTES", 32 << 10)
+    monkeypatch.setattr(reader_options, "MIN_CACHE_BYTES", 0)
+    monkeypatch.setattr(reader_options, "MAX_CACHE_BYTES", 40 << 10)
+    filename = made(tmp_path, chunks=(100, 25), compression="gzip")
+    assert explain(filename, "--clips", "150") == 0
+    out = " ".join(capsys.readouterr().out.split())
+    samples = {"rows": None, "clips of 150 rows": multitables.Clips(150)}
+    for name, sample in samples.items():
+        for shuffle in ("chunks", "window", "full"):
+            batches = multitables.Streamer(filename).get_batches(
+                "/images", 64, shuffle=shuffle, sample=sample, n_procs=1
+            )
+            with warnings.catch_warnings(), batches:
+                warnings.simplefilter("ignore")
+                iterator = iter(batches)
+                next(iterator)
+                times = iterator.statistics()["read_amplification"]
+            assert f"{name}, shuffle={shuffle!r}: {times:.3g}" in out
+    assert "choose an order with a smaller number" in out
+    assert kept()["shuffles"]["rows, shuffle='chunks'"] == 1.0
+    assert kept()["shuffles"]["clips of 150 rows, shuffle='chunks'"] > 1.2
 
 
 def test_of_a_large_dataset_a_sample_is_read_warm(

@@ -332,7 +332,7 @@ def test_the_benchmark_imports_only_the_face(path: Path) -> None:
 
 def test_the_face_is_short_and_has_no_logic() -> None:
     source = FACE.read_text(encoding="utf-8")
-    assert len(source.splitlines()) < 235
+    assert len(source.splitlines()) < 245
     allowed = (ast.Expr, ast.Import, ast.ImportFrom, ast.Assign, ast.AnnAssign)
     nodes = ast.parse(source).body
     for node in nodes:

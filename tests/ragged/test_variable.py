@@ -136,3 +136,58 @@ def test_datasets_without_rows(tmp_path: Path, path: str) -> None:
     tail = streamer.get_remainder(path, 4)
     assert tail.rows() == []
     assert tail.values.shape == {"vlarray": (0, 2)}.get(path, (0,))
+
+
+@pytest.mark.parametrize("how", ["list", "pattern", "manifest"])
+@pytest.mark.parametrize("n_procs", [0, 2])
+def test_several_files(tmp_path: Path, how: str, n_procs: int) -> None:
+    each = [write_variable(tmp_path / f"{n}.h5", n_rows) for n, n_rows in enumerate((50, 34, 90))]
+    names = [tmp_path / f"{n}.h5" for n in range(3)]
+    of: Any = {"list": names, "pattern": tmp_path / "?.h5", "manifest": tmp_path / "all.mtidx"}[how]
+    if how == "manifest":
+        multitables.index_files(names, to=of, progress=False)
+    expected = {name: [row for one in each for row in one[name]] for name in each[0]}
+    label = np.concatenate([np.arange(n) for n in (50, 34, 90)])
+    paths = {**{name: f"/{name}" for name in expected}, "label": "/label"}
+    for shuffle in (None, "chunks", "window", "full"):
+        batches = Streamer(of).get_batches(paths, 16, n_procs=n_procs, shuffle=shuffle)
+        order = batches.order()
+        got: dict[str, list[Any]] = {name: [] for name in paths}
+        with batches:
+            for batch in batches:
+                got["label"] += batch.pop("label").tolist()
+                for name, rows in batch.items():
+                    got[name] += rows.rows()
+        assert got.pop("label") == label[order].tolist()
+        for name, rows in got.items():
+            same_rows(rows, [expected[name][row] for row in order])
+
+
+def test_files_that_lack_rows_are_left_out_of_all(tmp_path: Path) -> None:
+    each = [write_variable(tmp_path / f"{n}.h5", 40) for n in range(3)]
+    with h5py.File(tmp_path / "1.h5", "a") as file:
+        del file["big"]
+    streamer = Streamer(tmp_path / "?.h5", skip_missing=True)
+    with pytest.warns(multitables.MissingFileWarning, match=r"1\.h5"):
+        batches = list(streamer.get_batches(("/numbers", "/big"), 20, n_procs=1))
+    for at, name in enumerate(("numbers", "big")):
+        rows = [row for batch in batches for row in batch[at].rows()]
+        same_rows(rows, each[0][name] + each[2][name])
+
+
+def test_what_is_wrong_in_one_of_several_files_names_it(tmp_path: Path) -> None:
+    for number in range(2):
+        write_variable(tmp_path / f"{number}.h5", 40)
+    with h5py.File(tmp_path / "1.h5") as file:
+        chunk = file["numbers"].id.get_chunk_info(0)
+        row = next(n for n, one in enumerate(file["numbers"][:]) if len(one))
+    with open(tmp_path / "1.h5", "r+b") as raw:
+        raw.seek(chunk.byte_offset + 16 * row + 12)
+        raw.write((60_000).to_bytes(4, "little"))
+    with pytest.raises(multitables.CorruptFileError, match=r"1\.h5' is damaged.*object 60000"):
+        list(Streamer(tmp_path / "?.h5").get_queue("/numbers", 1))
+    with open(tmp_path / "1.h5", "r+b") as raw:
+        raw.seek(chunk.byte_offset + 16 * row)
+        raw.write((1 << 31).to_bytes(4, "little"))
+    with pytest.raises(multitables.CorruptFileError, match=rf"row {row} of .*1\.h5' is longer"):
+        Streamer(tmp_path / "?.h5").get_queue("/numbers", 1)

@@ -238,17 +238,14 @@ def test_what_a_library_reads_is_refused(tmp_path: Path) -> None:
         file.create_dataset("x", data=x, chunks=(8, 5), scaleoffset=0)
     with pytest.raises(UnsupportedDatasetError, match=r"filter 6 .* is not native.* one by one"):
         Streamer(names).get_queue("/x")
-    with h5py.File(names[0], "a") as file:
-        file.create_dataset("s", data=["a"], dtype=h5py.string_dtype())
-        file.create_dataset("begins", data=[0, 1, 2])
-    with h5py.File(names[1], "a") as file:
-        file.create_dataset("s", data=["a"], dtype=h5py.string_dtype())
-        file.create_dataset("begins", data=[0, 1, 2])
-    for path in ("/s", multitables.Ragged("/begins", "/x")):
-        with pytest.raises(UnsupportedDatasetError, match="cannot be taken from several files"):
-            Streamer(names).get_queue(path)
-        with pytest.raises(UnsupportedDatasetError, match="cannot be taken from several files"):
-            next(iter(Streamer(names).get_batches(path, 1)))
+    for name in names:
+        with h5py.File(name, "a") as file:
+            file.create_dataset("begins", data=[0, 1, 2])
+    path = multitables.Ragged("/begins", "/x")
+    with pytest.raises(UnsupportedDatasetError, match="cannot be taken from several files"):
+        Streamer(names).get_queue(path)
+    with pytest.raises(UnsupportedDatasetError, match="cannot be taken from several files"):
+        next(iter(Streamer(names).get_batches(path, 1)))
 
 
 def test_damage_that_cannot_be_left_out_ends_the_run() -> None:

@@ -86,11 +86,13 @@ class DatasetStream:
 class Explanation:
     """One run; filled as it goes, so that an interrupted run can be shown.
 
-    `shared` are the columns that all rows have; `default_rows` is the library's own block size.
+    `shared` are the columns that all rows have; `default_rows` is the library's own block size,
+    `shuffles` how often epochs in each order decode each chunk.
     """
 
     stored: Stored
     default_rows: int
+    shuffles: Mapping[str, float]
     scratch: str
     scale: Scale
     results: ResultFile
@@ -106,6 +108,7 @@ class Explanation:
             "dataset": dataclasses.asdict(self.stored) | {"filename": self.shared["file"]},
             "sampled": self.warm is not None and self.warm != self.stored,
             "default_rows": self.default_rows,
+            "shuffles": dict(self.shuffles),
             "cores": self.scale.cores,
             "cache_bytes": environment.cache_bytes(),
             "left_out": self.left_out,

@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import os
 import tempfile
+import warnings
 from typing import Any
 
 from _benchmark.contenders import bounds
@@ -33,6 +34,8 @@ SMOKE = {"seconds": 0.05, "rounds": 1, "max_procs": 2}
 SAMPLE_BYTES = 512 * 2**20
 SMOKE_BYTES = 4 * 2**20
 A_SAMPLE = "a sample"
+SHUFFLES = ("chunks", "window", "full")
+BATCH_ROWS = 64
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -70,6 +73,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="how often each is measured (default 3)",
     )
+    add(
+        "--clips",
+        type=positive(int),
+        metavar="N",
+        help="say what shuffled clips of N rows cost, too (default: rows alone)",
+    )
     add_result_options(parser)
 
 
@@ -97,6 +106,7 @@ def run(arguments: argparse.Namespace) -> int:
         filename = arguments.filename if given else _written(scratch, scale.sample_bytes)
         stored = dataset_storage.describe(filename, arguments.path)
         default_rows = _default_rows(library, stored)
+        shuffles = _shuffles(library, stored, arguments.clips)
         name = stored.filename if given else A_SAMPLE
         facts = environment.facts(stored.filename, library) | {"dataset": as_line(stored, name)}
         shared = {"study": "explain", "file": name, "path": stored.path}
@@ -104,7 +114,9 @@ def run(arguments: argparse.Namespace) -> int:
         with ResultFile(
             arguments.output, "explain", COLUMNS, facts, settings, arguments.resume
         ) as results:
-            explanation = Explanation(stored, default_rows, scratch, scale, results, shared)
+            explanation = Explanation(
+                stored, default_rows, shuffles, scratch, scale, results, shared
+            )
             return conduct(results, facts, explanation)
 
 
@@ -147,3 +159,22 @@ def _default_rows(library: Any, stored: Stored) -> int:
             return int(queue.block_size)
     except library.UnsupportedDatasetError as error:
         raise NotMeasuredError(f"{error} Nothing was measured.") from error
+
+
+def _shuffles(library: Any, stored: Stored, clips: int | None) -> dict[str, float]:
+    """How often an epoch decodes each chunk, as the library says it of each shuffle."""
+    found, streamer = {}, library.Streamer(stored.filename)
+    samples = {"rows": None} | ({f"clips of {clips} rows": library.Clips(clips)} if clips else {})
+    for name, sample in samples.items():
+        for shuffle in SHUFFLES:
+            batches = streamer.get_batches(
+                stored.path, BATCH_ROWS, shuffle=shuffle, sample=sample, n_procs=1
+            )
+            with warnings.catch_warnings(), batches:
+                warnings.simplefilter("ignore")
+                iterator = iter(batches)
+                next(iterator, None)
+                times = iterator.statistics().get("read_amplification")
+            if times is not None:
+                found[f"{name}, shuffle={shuffle!r}"] = times
+    return found

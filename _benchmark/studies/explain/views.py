@@ -24,6 +24,7 @@ WIDE = 0.3  # a spread that makes numbers doubtful, as a part of the median
 AT_THE_LIMIT = 0.9
 FAR_BELOW = 0.6
 ABOVE_THE_LIMIT = 1.2
+AMPLIFIED = 1.5
 TITLES = {DIRECT: "around the page cache", WARM: "from the page cache"}
 PLACES = {DIRECT: "When it comes from the device", WARM: "When it lies in the page cache"}
 LEFT_OUT = {DIRECT: "the device, and streams from it", WARM: "what reads from the page cache"}
@@ -181,6 +182,7 @@ def said(found: Found) -> Iterator[str]:
         if what != "fetch and decode":
             yield f"Not measured: {LEFT_OUT.get(what, what)}, because {why}."
     yield from _advised(found)
+    yield from _shuffled(found)
     yield from _cautions(found)
 
 
@@ -282,6 +284,21 @@ def _block_advice(found: Found) -> Iterator[str]:
             f"processor's largest cache {as_size(cache_bytes)}, so that blocks "
             "travel through memory. Smaller chunks would stay in the cache."
         )
+
+
+def _shuffled(found: Found) -> Iterator[str]:
+    """How often a shuffled epoch decodes each chunk."""
+    times = found.more.get("shuffles", {})
+    if not times:
+        return
+    each = "; ".join(f"{name}: {one:.3g}" for name, one in times.items())
+    text = f"How often a shuffled epoch decodes each chunk: {each}."
+    if max(times.values()) >= AMPLIFIED and (found.more["dataset"]["filters"]):
+        text += (
+            " Where this is more than once, the time to decode grows with it: choose an order with "
+            "a smaller number, a larger window_rows, or smaller chunks."
+        )
+    yield text
 
 
 def _rows(count: int) -> str:

@@ -47,6 +47,7 @@ from _multitables.index.types.numpy_type import Unsupported, datatype_of
 from _multitables.remote.names import absolute, is_remote
 
 if TYPE_CHECKING:
+    from _multitables.index.datasets.heap import Heap
     from _multitables.index.files.external_files import Piece
     from _multitables.index.metadata import Leading
 
@@ -155,12 +156,21 @@ class Source:
         return self.files.find(self._options.root + normal_path(path))
 
     def index_at(
-        self, place: Place, field: str | None = None, *, as_stored: bool = False
+        self,
+        place: Place,
+        field: str | None = None,
+        *,
+        as_stored: bool = False,
+        in_heap: bool = False,
     ) -> ChunkIndex:
         """Index the dataset at a place; see `index`.
 
-        With `as_stored`, elements are bytes as they are stored, and a scalar is one row.
+        With `as_stored`, elements are bytes as they are stored, and a scalar is one row. With
+        `in_heap`, rows of a dataset without a field may have any length: see `heap`.
         """
+        found = self.heap(place) if in_heap and field is None else None
+        if found is not None:
+            return found
         with place.errors_named():
             dataset = self._dataset(place)
             if not as_stored:
@@ -224,15 +234,8 @@ class Source:
         with place.errors_named():
             return place.offset != UNKNOWN and self._dataset(place).is_ragged
 
-    def variable(self, place: Place) -> tuple[ChunkIndex, ChunkIndex | None] | None:
+    def heap(self, place: Place) -> Heap | None:
         """Index the dataset at a place whose rows have any length; None: they have one size.
-
-        Returns
-        -------
-        descriptors : ChunkIndex
-            Elements are the bytes that say which object of the global heap a row is.
-        atoms : ChunkIndex or None
-            As `describe` gives it; None of strings.
 
         Raises
         ------
@@ -240,22 +243,18 @@ class Source:
             Rows are of something else than atoms of a fixed size, or of strings.
         """
         with place.errors_named():
+            if place.offset == UNKNOWN:
+                return None
             dataset = self._dataset(place)
             if not dataset.is_ragged:
                 return None
-            is_text = dataset.datatype.kind == "variable_string"
-            atoms = None if is_text else self._ragged(dataset)
-            if atoms is not None:
+            atoms, element = None, None
+            if dataset.datatype.kind != "variable_string":
+                atoms = self._ragged(dataset)
                 element = element_type(dataset.datatype.base, dataset.pytables)
-                if reason := element.oddness:
-                    raise UnsupportedDatasetError(
-                        f"{place.path!r} in {place.file.filename!r} has rows of {reason}, which "
-                        "are not streamed (expected numbers, or compounds of them)",
-                        advice="Read it with multitables.Reader or h5py",
-                        path=place.path,
-                        filename=place.file.filename,
-                    )
-        return self.index_at(place, as_stored=True), atoms
+        from _multitables.index.datasets.heap import heap_of  # few need it
+
+        return heap_of(self.index_at(place, as_stored=True), atoms, element)
 
     def _ragged(self, dataset: DescribedDataset) -> ChunkIndex:
         file, path, dims = dataset.place.file, dataset.place.path, dataset.dims

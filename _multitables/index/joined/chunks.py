@@ -33,6 +33,7 @@ from _multitables.index.chunk_index import (
     chunks_of,
     grid_of,
 )
+from _multitables.index.datasets.heap import Heap
 from _multitables.index.types.element_type import stored_type
 from _multitables.index.virtual.chunks import readable_chunk_dims
 
@@ -55,6 +56,8 @@ def joined(indexes: Sequence[ChunkIndex], filters: Container[int]) -> ChunkIndex
     """
     for index in indexes:
         _check_alike(index, indexes[0])
+    if isinstance(indexes[0], Heap):
+        return _joined_heaps(indexes[0], indexes, filters)
     whole = _whole(indexes[0], _members(indexes))
     kinds: dict[Hashable, list[int]] = {}
     filled = [index for index in indexes if 0 not in index.shape]
@@ -74,6 +77,18 @@ def joined(indexes: Sequence[ChunkIndex], filters: Container[int]) -> ChunkIndex
         lies[0, some] = number
         lies[1, some] = table.begins if isinstance(table, Joined) else 0
     return _shown(whole, filled[0], tables, _members(filled).rows, *lies)
+
+
+def _joined_heaps(
+    first: Heap, indexes: Sequence[ChunkIndex], filters: Container[int]
+) -> ChunkIndex:
+    """Join datasets of rows of any length."""
+    if len(indexes) == 1:
+        return first
+    stored = joined([one.descriptors for one in indexes if isinstance(one, Heap)], filters)
+    files = tuple(dict.fromkeys(one.files[0] for one in indexes))
+    of = replace(first, files=files, dims=stored.dims, descriptors=stored)
+    return replace(of, members=_members(indexes))
 
 
 def joined_alike(
@@ -220,7 +235,7 @@ def _as_stored(index: ChunkIndex) -> ChunkIndex:
 
 def _check_alike(index: ChunkIndex, first: ChunkIndex) -> None:
     for what, expected, got in (
-        ("dtype", first.dtype, index.dtype),
+        ("dtype", *(getattr(of, "atom", of.dtype) for of in (first, index))),
         ("shape of a row", first.row_shape, index.row_shape),
         ("layout of an element", _element(first), _element(index)),
         ("format of numbers or texts", *(of.kind.part.element.changes for of in (first, index))),

@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Callable, Container
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
 from _multitables import _core
 from _multitables._core import DamagedIndexError
@@ -49,15 +48,16 @@ class ManifestSource(JoinedSource):
 
     def _at_once(self, wanted: tuple[Wanted, ...]) -> Indexed | None:
         try:
-            indexes = [self._alike(*one) for one in wanted]
+            indexes = [self._alike(one) for one in wanted]
         except DamagedIndexError as error:
             raise self._manifest.damaged(error) from None
         found = [index for index in indexes if index is not None]
         return Indexed(found, (), MissingFiles()) if len(found) == len(indexes) else None
 
-    def _alike(self, named: Any, field: str | None) -> ChunkIndex | None:
+    def _alike(self, wanted: Wanted) -> ChunkIndex | None:
         """Join the datasets of a name; None: they are joined one by one."""
-        if not isinstance(named, str):
+        named, field, in_heap = wanted
+        if in_heap or not isinstance(named, str):
             return None
         place = self.find(named)
         return self._joined(place, lambda one: one.index_at(one.find(named), field))
@@ -111,11 +111,16 @@ class ManifestRows(ManifestSource):
         )
 
     def index_at(
-        self, place: Place, field: str | None = None, *, as_stored: bool = False
+        self,
+        place: Place,
+        field: str | None = None,
+        *,
+        as_stored: bool = False,
+        in_heap: bool = False,
     ) -> ChunkIndex:
         """Index a dataset; as it is stored, with the rows of all files."""
         if not (as_stored and self._has_rows(place, super().stored(place))):
-            return super().index_at(place, field, as_stored=as_stored)
+            return super().index_at(place, field, as_stored=as_stored, in_heap=in_heap)
 
         def stored_in(one: Source) -> ChunkIndex:
             return Source.index_at(one, one.find(place.path), as_stored=True)

@@ -16,7 +16,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
@@ -41,13 +41,20 @@ from _multitables.index.types.plugins import READERS_FILTERS
 from _multitables.remote.names import absolute, is_remote
 from _multitables.tree import Joined
 
-#: A dataset, or several whose rows follow each other, and a column of it.
-Wanted = tuple[str | Joined, str | None]
 #: Why a file may be left out. What a store failed to give may be there the next time.
 MISSING = FileOpenError, MissingDatasetError, MissingFieldError
 #: Names of files that are left out, and why.
 MissingFiles = dict[str, MultitablesError]
 _T = TypeVar("_T")
+
+
+class Wanted(NamedTuple):
+    """A dataset, or several whose rows follow each other, and a column of it."""
+
+    named: str | Joined
+    field: str | None = None
+    #: Its rows may have any length: see `Source.heap`.
+    in_heap: bool = False
 
 
 def is_missing(error: BaseException) -> bool:
@@ -74,14 +81,14 @@ def index_all(source: Source, wanted: Sequence[Wanted]) -> tuple[list[ChunkIndex
     """
     if isinstance(source, JoinedSource):
         return source.index_together(tuple(wanted))
-    return [_whole(named, parts) for (named, _), parts in _parts(source, wanted)], {}
+    return [_whole(one.named, parts) for one, parts in _parts(source, wanted)], {}
 
 
 def _parts(source: Source, wanted: Sequence[Wanted]) -> Iterator[tuple[Wanted, list[ChunkIndex]]]:
     """Yield, for each name, the indexes of its datasets."""
-    for named, field in wanted:
-        places = datasets_named(source, named)
-        yield (named, field), [source.index_at(place, field) for place in places]
+    for one in wanted:
+        places = datasets_named(source, one.named)
+        yield one, [source.index_at(place, one.field, in_heap=one.in_heap) for place in places]
 
 
 def _whole(named: str | Joined, parts: Sequence[ChunkIndex]) -> ChunkIndex:
@@ -89,8 +96,7 @@ def _whole(named: str | Joined, parts: Sequence[ChunkIndex]) -> ChunkIndex:
 
 
 def _index_of(source: Source, wanted: Wanted) -> ChunkIndex:
-    named, field = wanted
-    return source.index_at(source.find(str(named)), field)
+    return source.index_at(source.find(str(wanted.named)), wanted.field)
 
 
 @dataclass(frozen=True)
@@ -184,7 +190,7 @@ class JoinedSource(Source):
 
     def index(self, path: str, field: str | None = None) -> ChunkIndex:
         """Index the rows of all files; see `index_all` for the errors."""
-        return self.index_together(((path, field),))[0][0]
+        return self.index_together((Wanted(path, field),))[0][0]
 
     def describe(
         self, path: str, field: str | None = None
@@ -225,7 +231,8 @@ class JoinedSource(Source):
 
     def _at_once(self, wanted: tuple[Wanted, ...]) -> Indexed | None:
         """Index what all files store alike; None: each file has to be looked at by itself."""
-        paths = [self._options.root + normal_path(one) for one, _ in wanted if isinstance(one, str)]
+        root, plain = self._options.root, [one.named for one in wanted if not one.in_heap]
+        paths = [root + normal_path(one) for one in plain if isinstance(one, str)]
         if len(paths) < len(wanted) or any(map(is_remote, self._filenames)) or self._closed:
             return None
         whole = [absolute(name) for name in self._filenames]

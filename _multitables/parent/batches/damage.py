@@ -17,8 +17,9 @@ from typing import Any
 import numpy as np
 
 from _multitables import _core
-from _multitables.errors import CorruptChunkError
+from _multitables.errors import CorruptChunkError, ImageError
 from _multitables.index.chunk_index import ChunkIndex
+from _multitables.index.datasets.heap import Heap
 from _multitables.parent.ragged.open_rows import OpenedRows
 from _multitables.plan.damaged_chunks import I64, Rows, places, without, without_rows
 from _multitables.plan.row_order import OrderWords
@@ -44,8 +45,17 @@ class Damage:
     def leave_out(
         self, error: CorruptChunkError, indexes: Sequence[ChunkIndex]
     ) -> tuple[list[ChunkIndex], list[Rows]]:
-        """Return the indexes without a chunk, and its rows; none: it was left out before."""
-        chunk = error.filename, error.path, error.chunk_offset or ()
+        """Return the indexes without a chunk, and its rows; none: it was left out before.
+
+        Raises
+        ------
+        CorruptChunkError
+            It is not known what is damaged, or this was left out before and came again.
+        """
+        place = error.chunk_offset or _row_of(error, indexes)
+        if place is None:
+            raise error
+        chunk = error.filename, error.path, place
         each = [without(index, *chunk) for index in indexes]
         boxes = [(at, box) for at, (_, lost) in enumerate(each) for box in lost]
         rows = sorted({box[0] for _, box in boxes})
@@ -66,6 +76,15 @@ class Damage:
         for begin, end in self._rows[len(found) :]:
             found.append(_core.order_positions(order.words, listed, begin, end))
         return np.unique(np.concatenate(found))
+
+
+def _row_of(error: CorruptChunkError, indexes: Sequence[ChunkIndex]) -> tuple[int] | None:
+    """Return the row of a picture that lies by itself, in a global heap."""
+    heaps = [one for one in indexes if isinstance(one, Heap)]
+    is_there = any(part.path == error.path for one in heaps for part in one.parts)
+    if not is_there or not isinstance(error, ImageError) or error.row is None:
+        return None
+    return (error.row,)
 
 
 class EpochDamage:

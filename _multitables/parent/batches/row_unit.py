@@ -286,7 +286,7 @@ class RowUnit(FileUnit):
 
     def leave_out(self, error: CorruptChunkError) -> list[Rows]:
         """Leave a damaged chunk out of all streams to come; return its rows, or none: it was."""
-        if not self.wanted.skip_damaged or error.chunk_offset is None:
+        if not self.wanted.skip_damaged:
             raise error
         opened, order = self.open()
         if isinstance(opened, OpenedRows):

@@ -16,7 +16,7 @@ from _multitables import _core
 from _multitables.elements.empty import Empty
 from _multitables.elements.values import decode
 from _multitables.errors import UnsupportedDatasetError
-from _multitables.index.chunk_index import ChunkIndex
+from _multitables.index.datasets.heap import Heap
 from _multitables.index.datasets.source import Source
 from _multitables.index.joined.kept_source import KeptSource
 from _multitables.index.opened.open_files import Place
@@ -35,9 +35,7 @@ class RaggedDataset:
     """A dataset whose rows lie in the file's global heap."""
 
     handle: DatasetHandle
-    descriptors: ChunkIndex
-    #: None: texts.
-    atoms: ChunkIndex | None
+    rows: Heap
 
 
 @dataclass(frozen=True)
@@ -71,12 +69,12 @@ def open_alone(queue: _core.WorkQueue, file: KeptSource, path: str) -> Alone:
         if not _has_objects(source, place):
             return open_dataset(queue, file, path) if source.stored(place).dims else None
         try:
-            rows = source.variable(place)
+            rows = source.heap(place)
         except UnsupportedDatasetError:
             return None  # rows of rows, or of texts
         if rows is None:
             return None
-        return RaggedDataset(handle_of(queue, file, path, rows[0], source, "array"), *rows)
+        return RaggedDataset(handle_of(queue, file, path, rows, source, "array"), rows)
 
 
 def _has_objects(source: Source, place: Place) -> bool:
@@ -94,14 +92,11 @@ def ask_rows(service: Service, dataset: RaggedDataset, tries: int | None) -> Rag
     CorruptFileError, CorruptChunkError
         The descriptors are damaged.
     """
-    entry = in_heap(dataset.descriptors, dataset.atoms)
-    n_rows = dataset.descriptors.n_rows
+    entry, n_rows = in_heap(dataset.rows), dataset.rows.n_rows
     if not n_rows:
         return entry.nothing()
     fetch = Fetch(range(n_rows), [n_rows], 0)
-    asking = service, service.pool
-    offsets, ask = asking_heap(asking, entry, dataset.handle, fetch, 0)
-    assert offsets is not None  # rows are no pictures
+    offsets, ask = asking_heap((service, service.pool), entry, dataset.handle, fetch)
     return RaggedRequest(entry, offsets, ask(tries))
 
 

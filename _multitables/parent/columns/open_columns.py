@@ -190,9 +190,9 @@ def _table_of(
                 return _of_table(one, place, group, keys, chosen)
             names = list(_columns(one, place, keys) if chosen is None else chosen)
         return _Table(
-            [(f"{group}/{key}", None) for key in keys],
+            [Wanted(f"{group}/{key}") for key in keys],
             names,
-            [(f"{group}/{name}", None) for name in names],
+            [Wanted(f"{group}/{name}") for name in names],
         )
 
     return source.of_first(table_in) if isinstance(source, JoinedSource) else table_in(source)
@@ -204,10 +204,10 @@ def _of_table(
     """Return what is indexed of a table: all of it at once, so that a chunk is decoded once."""
     names = [name for name in _members(source, place) if name not in keys]
     columns = names if chosen is None else list(chosen)
-    of_keys: list[Wanted] = [(group, key) for key in keys]
+    of_keys = [Wanted(group, key) for key in keys]
     if len(columns) > 1 and set(columns) <= set(names) and _is_direct(source, place):
-        return _Table(of_keys, [group], [(group, None)], tuple(columns))
-    return _Table(of_keys, columns, [(group, name) for name in columns])
+        return _Table(of_keys, [group], [Wanted(group)], tuple(columns))
+    return _Table(of_keys, columns, [Wanted(group, name) for name in columns])
 
 
 def _members(source: Source, place: Place) -> list[str]:

@@ -127,6 +127,6 @@ class Filtered:
         from _multitables.index.types.plugins import READERS_FILTERS
 
         source, place = self._handle.shared.source, self._place
-        ragged = source.variable(place)
-        index = ragged[0] if ragged else source.index_at(place)
+        heap = source.heap(place)
+        index = heap.descriptors if heap else source.index_at(place)
         return index.why_library(READERS_FILTERS)

@@ -10,6 +10,7 @@ Law
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -18,17 +19,18 @@ import numpy.typing as npt
 
 from _multitables.errors import CorruptFileError, OptionsError, UnsupportedDatasetError
 from _multitables.index.chunk_index import ChunkIndex
+from _multitables.index.datasets.heap import Heap
 from _multitables.index.datasets.source import Source
-from _multitables.index.joined.source import JoinedSource, MissingFiles, index_all
-from _multitables.index.names.dataset_names import datasets_named
+from _multitables.index.joined.source import JoinedSource, MissingFiles, Wanted, index_all
 from _multitables.index.types.cast import BFLOAT16
 from _multitables.index.versions.sources import of_version
 from _multitables.parent.ragged.ragged_block import RaggedBlock
 from _multitables.parent.readers.local_rows import whole
 from _multitables.parent.stream.open_stream import DataSpec, check_lengths, refuse_casts
-from _multitables.plan.casts import Casts, cast_indexes, decoded_rows
+from _multitables.parent.stream.warnings_of_streams import warn_of_missing
+from _multitables.plan.casts import Casts, cast_indexes
 from _multitables.plan.dataset_table import lead_of
-from _multitables.plan.placing import Placement, as_part, no_placing, placements
+from _multitables.plan.placing import Placement, Placing, as_part, no_placing, placements
 from _multitables.plan.ragged import as_rows
 from _multitables.plan.row_order import OrderWords
 from _multitables.plan.row_spans import Numbers, RowSpans, row_spans
@@ -37,11 +39,12 @@ from _multitables.plan.sample_cost import times_decoded
 from _multitables.plan.sample_rows import Samples, Take
 from _multitables.plan.stacking import Into
 from _multitables.plan.taken import Box, Taken, TakenBoxes, TakenRows, selected_box
-from _multitables.tree import Joined, Ragged, Structure, structure_of
+from _multitables.tree import Ragged, Structure, structure_of
 
 I64 = npt.NDArray[np.int64]
-#: Of the descriptor of a row: its elements' number, then an address, then the object there.
-COUNT_BYTES = OBJECT_BYTES = 4
+#: Of the descriptor of a row: its elements' number, then an address, the object there, and the
+#: number of the file.
+COUNT_BYTES = OBJECT_BYTES = FILE_BYTES = 4
 
 
 ONE = Structure(None)
@@ -61,8 +64,8 @@ class Entry:
     structure: Structure = ONE
     has_columns: bool = False
     n_columns: int | None = None
-    #: Of rows that lie in the global heap: their descriptors, as stored, and one element; without
-    #: `spans`, each row is a picture.
+    #: Of rows that lie in global heaps: what `descriptors_of` reads, and one element; without
+    #: `atom`, each row is a picture.
     descriptors: npt.NDArray[np.uint8] | None = None
     atom: np.dtype[Any] | None = None
     is_text: bool = False
@@ -77,7 +80,7 @@ class Entry:
     @property
     def are_taken(self) -> bool:
         """Whether `taken` says what is read."""
-        return self.samples is not None or (self.placement is not None and not self.is_in_heap)
+        return self.samples is not None or self.placement is not None
 
     @property
     def has_steps(self) -> bool:
@@ -144,7 +147,7 @@ class Entry:
                 return np.zeros(len(numbers), np.bool_)
             return self.taken(numbers, epoch).touched(within)
         begin, end = box[0]
-        if self.spans is None or self.descriptors is not None:
+        if self.spans is None or self.atom is not None:
             return (numbers >= begin) & (numbers < end)
         begins, ends = self.spans.begins[numbers], self.spans.ends[numbers]
         return (begins < end) & (ends > begin) & (begins < ends)
@@ -256,22 +259,6 @@ def open_rows(spec: DataSpec, source: Source, seed: int = 0) -> OpenedRows:
     UnsupportedDatasetError, MissingDatasetError
         As `Streamer.get_queue`.
     """
-    structure, leaves = structure_of(spec.path)
-    version = of_version(source, spec.version)
-    casts = [spec.casts and spec.casts.of(number) for number in range(len(leaves))]
-    entries = [
-        _entry(version, leaf, spec.field, one) for leaf, one in zip(leaves, casts, strict=True)
-    ]
-    check_lengths([entry.rows for entry in entries])
-    if spec.placing is not None:
-        for entry in entries:
-            if entry.spans is not None:
-                raise no_placing(spec.placing, "ragged rows", entry.indexes[0])
-        each = placements(spec.placing, [entry.indexes[0] for entry in entries], seed)
-        both = zip(entries, each, strict=True)
-        entries = [replace(entry, placement=one) for entry, one in both]
-        if spec.placing.into is not None:
-            return together(OpenedRows(entries, structure), spec.placing.into)
     for option, got in (("field", spec.field), ("inner", spec.inner)):
         if got is not None:
             raise OptionsError(
@@ -280,7 +267,34 @@ def open_rows(spec: DataSpec, source: Source, seed: int = 0) -> OpenedRows:
                 option=option,
                 got=got,
             )
-    return OpenedRows(entries, structure)
+    structure, leaves = structure_of(spec.path)
+    version = of_version(source, spec.version)
+    plain = [Wanted(leaf, in_heap=True) for leaf in leaves if not isinstance(leaf, Ragged)]
+    indexes, missing = index_all(version, plain) if plain else ([], {})
+    warn_of_missing(missing)
+    left, entries = iter(indexes), list[Entry]()
+    for number, leaf in enumerate(leaves):
+        casts = spec.casts and spec.casts.of(number)
+        if isinstance(leaf, Ragged):
+            refuse_casts(casts, "ragged rows")
+            _check_one(source, leaf)
+            entries.append(_pair(version, leaf))
+        else:
+            entries.append(_entry(next(left), casts))
+    check_lengths([entry.rows for entry in entries], of_several=spec.file.is_several)
+    opened = OpenedRows(entries, structure, missing_files=missing)
+    return opened if spec.placing is None else _placed(opened, spec.placing, seed)
+
+
+def _placed(opened: OpenedRows, placing: Placing, seed: int) -> OpenedRows:
+    """Return rows with what becomes of them."""
+    for entry in opened.entries:
+        if entry.spans is not None:
+            raise no_placing(placing, "ragged rows", entry.indexes[0])
+    each = placements(placing, [entry.indexes[0] for entry in opened.entries], seed)
+    both = zip(opened.entries, each, strict=True)
+    opened = replace(opened, entries=[replace(entry, placement=one) for entry, one in both])
+    return opened if placing.into is None else together(opened, placing.into)
 
 
 def together(opened: OpenedRows, into: Into) -> OpenedRows:
@@ -323,40 +337,20 @@ def _array_of(entry: Entry) -> tuple[Any, ...]:
     return index.dtype, shape, cast == BFLOAT16
 
 
-def _entry(
-    source: Source, leaf: str | Ragged | Joined, field: str | None, casts: Casts | None
-) -> Entry:
-    if isinstance(leaf, Ragged):
+def _entry(index: ChunkIndex, casts: Casts | None) -> Entry:
+    if isinstance(index, Heap) and (casts is None or casts.images[0] is None):
         refuse_casts(casts, "ragged rows")
-        _check_one(source, leaf)
-        return _pair(source, leaf)
-
-    def variable(one: Source) -> tuple[ChunkIndex, ChunkIndex | None] | None:
-        return one.variable(datasets_named(one, leaf)[0])
-
-    several = source if isinstance(source, JoinedSource) else None
-    found = several.of_first(variable) if several else variable(source)
-    if found is None:
-        indexes = index_all(source, [(leaf, field)])[0]
-        (index,) = indexes if casts is None else cast_indexes(indexes, casts)
-        return Entry(index, (index,))
-    _check_one(source, leaf)
-    entry = in_heap(*found)
-    if casts is None or casts.images[0] is None:
-        refuse_casts(casts, "ragged rows")
-        return entry
-    index = decoded_rows(*found, casts)
-    rows = replace(entry.rows, kind=index.kind)
-    return Entry(rows, (index,), descriptors=entry.descriptors)
+        return in_heap(index)
+    (made,) = [index] if casts is None else cast_indexes([index], casts)
+    return Entry(made, (made,), descriptors=descriptors_of(made))
 
 
-def _check_one(source: Source, leaf: Ragged | str | Joined) -> None:
-    """Raise if rows of different lengths are not those of one dataset, or pair, of one file."""
-    if isinstance(source, JoinedSource) or isinstance(leaf, Joined):
-        several = "several files" if isinstance(source, JoinedSource) else "several datasets"
+def _check_one(source: Source, leaf: Ragged) -> None:
+    """Raise if rows in a flat dataset are those of several files."""
+    if isinstance(source, JoinedSource):
         raise UnsupportedDatasetError(
-            f"rows of different lengths ({str(leaf)!r}) cannot be taken from {several}",
-            advice=f"Stream the {several.split()[1]} one by one",
+            f"rows of different lengths ({str(leaf)!r}) cannot be taken from several files",
+            advice="Stream the files one by one",
             path=str(leaf),
         )
 
@@ -408,39 +402,64 @@ def column_of(
     return whole(index)
 
 
-def in_heap(descriptors: ChunkIndex, atoms: ChunkIndex | None) -> Entry:
-    """Read where the rows of a dataset lie in the global heap; see `Source.variable`.
+def in_heap(index: Heap) -> Entry:
+    """Return the entry of rows that lie in global heaps, as they are.
 
     Raises
     ------
     CorruptFileError, CorruptChunkError
         The descriptors are damaged.
     """
-    shape = descriptors.n_rows, descriptors.row_bytes
-    stored = whole(descriptors).view(np.uint8).reshape(shape)
+    stored = descriptors_of(index)
+    assert stored is not None
     counts = stored[:, :COUNT_BYTES].copy().view("<u4").reshape(-1).astype(np.int64)
-    counts[~stored[:, COUNT_BYTES:-OBJECT_BYTES].any(axis=1)] = 0  # it names nothing
-    atom = np.dtype(np.uint8) if atoms is None else atoms.dtype
-    most = descriptors.fingerprint.size_bytes // max(1, atom.itemsize)
-    if len(counts) and int(counts.max()) > most:
-        row = int(np.argmax(counts > most))
+    counts[~stored[:, COUNT_BYTES : -OBJECT_BYTES - FILE_BYTES].any(axis=1)] = 0  # it names nothing
+    atom = np.dtype(np.uint8) if index.atom is None else index.atom
+    for part, first, _ in _parts(index):
+        most = part.fingerprint.size_bytes // max(1, atom.itemsize)
+        own = counts[first : first + part.n_rows]
+        if not len(own) or own.max() <= most:
+            continue
+        row = int(np.argmax(own > most))
         raise CorruptFileError(
-            f"row {row} of {descriptors.path!r} in {descriptors.filename!r} is longer than the "
-            f"file (expected at most {most} elements, got {counts[row]})",
+            f"row {row} of {part.path!r} in {part.filename!r} is longer than the file (expected at "
+            f"most {most} elements, got {own[row]})",
             good="Other datasets of the file may be intact",
             advice="Copy the file again from its source or from a backup",
-            path=descriptors.path,
-            filename=descriptors.filename,
+            path=part.path,
+            filename=part.filename,
             expected=most,
-            got=int(counts[row]),
+            got=int(own[row]),
         )
     offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
     spans = RowSpans.of_offsets(offsets)
     return Entry(
-        as_rows(descriptors, spans, atom.itemsize, None),
-        (descriptors,),
+        as_rows(index, spans, atom.itemsize, None),
+        (index,),
         spans,
         descriptors=stored,
         atom=atom,
-        is_text=atoms is None,
+        is_text=index.atom is None,
     )
+
+
+def descriptors_of(index: ChunkIndex) -> npt.NDArray[np.uint8] | None:
+    """Read the descriptors of rows in global heaps, each with the number of its file."""
+    if not isinstance(index, Heap):
+        return None
+    of, n_bytes = index.descriptors, index.descriptors.kind.element_bytes
+    found = np.zeros((of.n_rows, n_bytes + FILE_BYTES), np.uint8)
+    found[:, :n_bytes] = whole(of).view(np.uint8).reshape(of.n_rows, n_bytes)
+    for part, first, number in _parts(index):
+        if number:
+            of_file = np.array([number], "<u4").view(np.uint8)
+            found[first : first + part.n_rows, n_bytes:] = of_file
+    return found
+
+
+def _parts(index: Heap) -> Iterator[tuple[ChunkIndex, int, int]]:
+    """Yield each dataset of an index, with its first row and the number of its file."""
+    numbers, first = {file: number for number, file in enumerate(index.files)}, 0
+    for part in index.parts:
+        yield part, first, numbers[part.files[0]]
+        first += part.n_rows

@@ -18,11 +18,18 @@ import numpy.typing as npt
 from _multitables import _core
 from _multitables.errors import OptionsError
 from _multitables.index.chunk_index import ChunkIndex
-from _multitables.index.joined.source import JoinedSource, index_all
+from _multitables.index.joined.source import JoinedSource, Wanted, index_all
 from _multitables.index.types.cast import BFLOAT16
 from _multitables.index.versions.sources import of_version
 from _multitables.options import wrong
-from _multitables.parent.ragged.open_rows import Entry, OpenedRows, column_of, numbers_of, together
+from _multitables.parent.ragged.open_rows import (
+    Entry,
+    OpenedRows,
+    column_of,
+    descriptors_of,
+    numbers_of,
+    together,
+)
 from _multitables.parent.readers.local_rows import whole
 from _multitables.parent.stream.open_stream import (
     DataSpec,
@@ -71,8 +78,10 @@ def open_samples(spec: DataSpec, seed: int = 0) -> OpenedRows:
     named, weighed = _named(sample), _named_weights(weights)
     with spec.file.open() as source:
         version = of_version(source, spec.version)
-        wanted = [(path, spec.field) for path in paths]
-        wanted += [(path, None) for path in (*named.values(), *weighed.values())]
+        images = spec.casts.images if spec.casts else [None] * len(paths)
+        pairs = zip(paths, images, strict=True)
+        wanted = [Wanted(path, spec.field, image is not None) for path, image in pairs]
+        wanted += [Wanted(path) for path in (*named.values(), *weighed.values())]
         indexes, missing = index_all(version, wanted)
         others = iter(indexes[len(paths) :])
         numbers = {kind: READ[kind](next(others), kind) for kind in named}
@@ -121,7 +130,14 @@ def open_samples(spec: DataSpec, seed: int = 0) -> OpenedRows:
         each = {one: replace(one, chances=drawn, draws=spec.draws) for one in found}
         found = [each[one] for one in found]
     entries = [
-        Entry(one.as_rows(of, take), (index,), samples=one, take=take, placement=to)
+        Entry(
+            one.as_rows(of, take),
+            (index,),
+            descriptors=descriptors_of(index),
+            samples=one,
+            take=take,
+            placement=to,
+        )
         for one, of, index, take, to in zip(found, selected, indexes, takes, placed, strict=True)
     ]
     opened = OpenedRows(entries, structure, missing_files=missing)
@@ -296,7 +312,8 @@ def _range_entry(sample: Ranges, index: ChunkIndex) -> Entry:
     given = {kind: Numbers(kind, np.asarray(one), None) for kind, one in pairs.items()}
     spans = row_spans(given, index, gaps=True)
     outer = index.chunk_dims[0] if index.chunk_dims else None
-    return Entry(as_rows(index, spans, index.row_bytes, outer), (index,), spans)
+    rows = as_rows(index, spans, index.row_bytes, outer)
+    return Entry(rows, (index,), spans, descriptors=descriptors_of(index))
 
 
 def _takes(sample: At | Clips | None, structure: Structure, n_paths: int) -> list[I64]:

@@ -35,7 +35,13 @@ from typing import Any
 from _multitables import _core
 from _multitables.errors import MultitablesError, StalledError
 from _multitables.parent.ragged.open_rows import Entry, OpenedRows
-from _multitables.parent.ragged.rows_of_requests import Ask, array_of, asking_heap, block_of
+from _multitables.parent.ragged.rows_of_requests import (
+    Ask,
+    array_of,
+    asking_heap,
+    asking_rows,
+    block_of,
+)
 from _multitables.parent.random.dataset_handle import DatasetHandle
 from _multitables.parent.random.request import Request
 from _multitables.parent.random.service import AnyReaders, Service
@@ -43,7 +49,7 @@ from _multitables.parent.stream.block_source import BlockGuard, BlockSource
 from _multitables.parent.titles import count, title
 from _multitables.plan.ragged import I64, Fetch, RaggedPlan
 from _multitables.plan.taken import Taken
-from _multitables.select.selection import Selection
+from _multitables.select.selection import Boxes, Spans
 
 
 @dataclass
@@ -181,24 +187,22 @@ class RequestedBlocks(BlockSource):
     def _parts(self, fetch: Fetch) -> list[_Part]:
         service, parts = self.service, list[_Part]()
         offsets: I64 | None
+        step: Spans | Boxes
         each = zip(self._opened.entries, self._handles, self._stages(), strict=True)
         for entry, handles, stages in each:
-            if entry.descriptors is not None:
-                epoch = self._plan.epoch_of(fetch)
-                asking = service, stages
-                offsets, ask = asking_heap(asking, entry, handles[0], fetch, epoch)
+            asking = service, stages
+            offsets, taken, step = None, None, fetch.row_spans()
+            if entry.are_taken:
+                taken = entry.taken(fetch.numbers, self._plan.epoch_of(fetch))
+                step = taken.step
+            elif entry.atom is not None:
+                offsets, ask = asking_heap(asking, entry, handles[0], fetch)
                 parts.append(_Part(entry, offsets, [ask]))
                 continue
-            if entry.are_taken:
-                parts.append(self._of_samples(entry, handles, fetch, stages))
-                continue
-            offsets = None
-            spans = fetch.row_spans()
-            if entry.spans is not None:
-                spans, offsets = fetch.spans(entry.spans)
-            keys = [Selection(handle, (spans,)) for handle in handles]
-            asks: list[Ask] = [_asking(service, key, stages) for key in keys]
-            parts.append(_Part(entry, offsets, asks))
+            elif entry.spans is not None:
+                step, offsets = fetch.spans(entry.spans)
+            asks = [asking_rows(asking, entry, handle, step) for handle in handles]
+            parts.append(_Part(entry, offsets, asks, taken=taken))
         return parts
 
     def _stages(self) -> list[_core.Stages]:
@@ -210,14 +214,6 @@ class RequestedBlocks(BlockSource):
             for at in output:
                 found[at] = one
         return found
-
-    def _of_samples(
-        self, entry: Entry, handles: list[DatasetHandle], fetch: Fetch, stages: _core.Stages
-    ) -> _Part:
-        taken = entry.taken(fetch.numbers, self._plan.epoch_of(fetch))
-        keys = [Selection(handle, (taken.step,)) for handle in handles]
-        asks: list[Ask] = [_asking(self.service, key, stages) for key in keys]
-        return _Part(entry, None, asks, taken=taken)
 
     def end(self, sound: bool) -> None:
         """End the requests, and give the readers back."""
@@ -264,7 +260,3 @@ class RequestedBlocks(BlockSource):
     def nothing(self) -> list[Any]:
         """Return the block of no rows."""
         return self._opened.nothing()
-
-
-def _asking(service: Service, key: Selection, stages: _core.Stages) -> Ask:
-    return lambda tries: service.ask(key, stages, tries)

@@ -16,7 +16,8 @@ import numpy as np
 import numpy.typing as npt
 
 from _multitables import _core
-from _multitables.parent.ragged.open_rows import Entry
+from _multitables.index.datasets.heap import Heap
+from _multitables.parent.ragged.open_rows import FILE_BYTES, Entry
 from _multitables.parent.ragged.ragged_block import RaggedBlock
 from _multitables.parent.random.dataset_handle import DatasetHandle
 from _multitables.parent.random.request import Ask as Served
@@ -24,40 +25,54 @@ from _multitables.parent.random.request import Request
 from _multitables.parent.random.service import Service
 from _multitables.plan.ragged import I64, Fetch
 from _multitables.plan.taken import Taken, TakenBoxes
-from _multitables.select.selection import Arrangement, Selection
-from _multitables.wire.request_bytes import encode_arrangement, encode_heap
+from _multitables.select.selection import Arrangement, Boxes, Selection, Spans
+from _multitables.wire.request_bytes import LEFT_OUT, encode_arrangement, encode_heap
 
 Array = npt.NDArray[Any]
 #: Makes the request of a fetch, from the number of tries for a stage.
 Ask = Callable[[int | None], Request]
+#: Who is asked, and where the result lies.
+Asking = tuple[Service, _core.Stages]
 
 
 def asking_heap(
-    asking: tuple[Service, _core.Stages],
-    entry: Entry,
-    handle: DatasetHandle,
-    fetch: Fetch,
-    epoch: int,
-) -> tuple[I64 | None, Ask]:
-    """Return where rows in the global heap end in the result, and what requests them."""
-    assert entry.descriptors is not None
-    rows, offsets, to = fetch.rows, None, None
-    if entry.spans is None:  # rows are pictures, of bytes
-        (index,) = entry.indexes
-        dtype, atom_bytes, shape = index.dtype, 1, [len(rows), *entry.row_shape]
-        if entry.placement is not None:
-            to = entry.placement.arrangement(epoch, fetch.numbers, 1)
-            shape = shape if to.parts is None else [to.parts, *shape]
-    else:
-        assert entry.atom is not None
-        _, offsets = fetch.spans(entry.spans)
-        dtype, atom_bytes = entry.atom.base, entry.atom.itemsize
-        shape = [int(offsets[-1]), *entry.atom.shape]
-    chosen = slice(rows.start, rows.stop) if isinstance(rows, range) else rows
-    words = encode_heap(entry.descriptors[chosen], atom_bytes, to)
-    key = Selection(handle, (fetch.row_spans(),))
-    service, stages = asking
+    asking: Asking, entry: Entry, handle: DatasetHandle, fetch: Fetch
+) -> tuple[I64, Ask]:
+    """Return where rows in global heaps end in the result, and what requests them."""
+    assert entry.spans is not None
+    assert entry.atom is not None
+    (service, stages), (_, offsets) = asking, fetch.spans(entry.spans)
+    shape = [int(offsets[-1]), *entry.atom.shape]
+    words = encode_heap(_descriptors(entry, fetch.rows), entry.atom.itemsize)
+    key, dtype = Selection(handle, (fetch.row_spans(),)), entry.atom.base
     return offsets, lambda tries: service.ask_heap(key, words, dtype, shape, stages, tries)
+
+
+def asking_rows(asking: Asking, entry: Entry, handle: DatasetHandle, step: Spans | Boxes) -> Ask:
+    """Return what requests rows of one size: of pictures in global heaps, or as they are stored."""
+    (service, stages), key = asking, Selection(handle, (step,))
+    if entry.descriptors is None:
+        return lambda tries: service.ask(key, stages, tries)
+    rows, (index,) = step.key[0] if isinstance(step, Boxes) else step.key, entry.indexes
+    to = step.arrangement
+    shape = [*rows.shape, *(index.row_shape if to is None else to.shape)]
+    if to is not None and to.parts is not None:
+        shape = [to.parts, *shape]
+    words = encode_heap(_descriptors(entry, rows.reshape(-1)), 1, to)
+    return lambda tries: service.ask_heap(key, words, index.dtype, shape, stages, tries)
+
+
+def _descriptors(entry: Entry, rows: range | I64) -> npt.NDArray[np.uint8]:
+    """Return the descriptors of rows; those that are left out name no file."""
+    assert entry.descriptors is not None
+    (index,) = entry.indexes
+    assert isinstance(index, Heap)
+    key = slice(rows.start, rows.stop) if isinstance(rows, range) else rows
+    chosen: npt.NDArray[np.uint8] = entry.descriptors[key]
+    if index.left_out:
+        chosen, bad = chosen.copy(), np.isin(rows, index.left_out)
+        chosen[bad, -FILE_BYTES:] = np.array([LEFT_OUT], "<u4").view(np.uint8)
+    return chosen
 
 
 def block_of(

@@ -27,8 +27,7 @@ from _multitables.parent.stream.warnings_of_streams import warn_of_amplification
 from _multitables.plan.dataset_table import lead_of
 from _multitables.plan.ragged import RaggedPlan
 from _multitables.plan.reader_options import BatchOptions, ReaderOptions, StreamOptions
-from _multitables.plan.row_order import CHUNKS, FILE_ORDER, FULL, WINDOW, OrderWords, file_order
-from _multitables.plan.row_subset import subset_of
+from _multitables.plan.row_order import CHUNKS, FILE_ORDER, FULL, WINDOW, OrderWords, laps_in_order
 from _multitables.plan.sharding import Part, Ranges
 
 #: Fetches of a full shuffle that are in memory at once, the one that is delivered among them.
@@ -42,13 +41,8 @@ MEMORY_SHARE = 4
 def stream_plan(opened: OpenedRows, wanted: StreamOptions, tail_only: bool = False) -> RaggedPlan:
     """Plan a stream in the order of the file."""
     lead = opened.indexes[lead_of(opened.indexes)]
-    subset = subset_of(wanted.rows, lead.n_rows)
     size = wanted.block_size or max(1, min(lead.block_size_default, lead.n_rows))
-    whole = subset.n_rows // size * size
-    end = subset.n_rows if wanted.cyclic or wanted.remainder else whole
-    order = file_order(opened.indexes, subset)
-    ranges = ((whole if tail_only else 0, end),)
-    laps = None if wanted.cyclic else 1
+    order, ranges, laps = laps_in_order(opened.indexes, wanted, size, tail_only)
     return _plan(
         opened, order, ranges, size, laps, wanted.cyclic, (0, 1), wanted.n_procs.count,
         wanted.read_ahead, sizes.RAGGED_FETCH_BYTES,
@@ -197,7 +191,8 @@ def _handle(
 def window_of(opened: OpenedRows, order: OrderWords, wanted: BatchOptions) -> OrderWords:
     """Return an order with a window of patches of which readers keep all chunks."""
     grid = opened.grid
-    if order.shuffle in (CHUNKS, WINDOW):
+    has_chunks = opened.entries[0].descriptors is None
+    if order.shuffle in (CHUNKS, WINDOW) and has_chunks:
         together = _fetch_bytes(opened, order, wanted) // max(1, opened.fixed_bytes)
         times = opened.times_decoded(order, together, options.MIN_CACHE_BYTES)
         of = "patches" if grid else "samples"

@@ -11,6 +11,7 @@ Law
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -19,8 +20,9 @@ import numpy as np
 import numpy.typing as npt
 
 from _multitables import _core
-from _multitables.errors import FileChangedError
+from _multitables.errors import FileChangedError, UnsupportedDatasetError
 from _multitables.index.chunk_index import ChunkIndex
+from _multitables.index.datasets.heap import Heap
 from _multitables.index.datasets.source import Source
 from _multitables.index.files import device
 from _multitables.index.joined.kept_source import KeptSource
@@ -28,6 +30,7 @@ from _multitables.index.types.plugins import READERS_FILTERS
 from _multitables.index.versions.sources import of_version
 from _multitables.options import CheckedVersion
 from _multitables.parent.random.stage import made
+from _multitables.parent.readers.place import Place, place_in_heap, place_of_request
 from _multitables.plan.dataset_table import DatasetTable, lookup_table
 from _multitables.select.selection import DatasetInfo
 from _multitables.wire import plan_bytes
@@ -48,6 +51,26 @@ class Part:
     def table(self) -> DatasetTable:
         """The table of the dataset, for errors."""
         return lookup_table(self.index, direct=self.direct, native_filters=READERS_FILTERS)
+
+    def place(self, number: int | None, steps: Sequence[Any]) -> Place:
+        """Name the place of a request with these steps, or of a chunk of it, or of a heap's row."""
+        if isinstance(self.index, Heap):
+            return place_in_heap(self.index, steps[0], number)
+        chunk = None if self.core is None or number is None else self.core.chunk(number)
+        return place_of_request(self.table.of_chunk(number), chunk)
+
+    def check_cast(self) -> None:
+        """Raise if a library would read what the core has to convert."""
+        index = self.index
+        if self.core is None and index.kind.cast is not None:
+            why = index.why_library(READERS_FILTERS) or "readers do not decode it"
+            raise UnsupportedDatasetError(
+                f"numbers of {index.path!r} in {index.filename!r} are not converted where single "
+                f"rows or samples are requested and a library reads them: {why}",
+                advice="Leave out dtype and scale, and convert what is delivered",
+                path=index.path,
+                filename=index.filename,
+            )
 
 
 class Catalogues:
@@ -100,6 +123,7 @@ class Catalogues:
             part.core = self.native[field] = made(
                 lambda: queue.dataset(known, dtype, row_shape), table.n_bytes
             )
+        part.check_cast()
         self._parts[field] = part
         return part
 
@@ -107,6 +131,7 @@ class Catalogues:
         """Let a library read a column, because the core turned out not to."""
         self._parts[field].core = None
         self.native.pop(field, None)
+        self._parts[field].check_cast()
 
 
 class NoCatalogues(Catalogues):

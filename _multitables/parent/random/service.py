@@ -52,7 +52,7 @@ from _multitables.errors import (
     StageBusyError,
     refused_error,
 )
-from _multitables.parent.random.dataset_handle import Catalogues, DatasetHandle, Part
+from _multitables.parent.random.dataset_handle import Catalogues, DatasetHandle
 from _multitables.parent.random.notifier import Notifier
 from _multitables.parent.random.pieces import PieceError, Pieces
 from _multitables.parent.random.request import Ask, Request
@@ -357,18 +357,16 @@ class Service:
             if death is not None and death.in_library:
                 place = place_in_library(part.index, death.chunk, of_request=True)
                 return error_report.request_death_error(death, place)
-            chunk = None
-            if part.core is not None and record.chunk is not None:
-                chunk = part.core.chunk(record.chunk)
-            place = place_of_request(part.table.of_chunk(record.chunk), chunk, key.steps)
+            place = part.place(record.chunk, key.steps)
         if death is not None:
             return error_report.request_death_error(death, place)
         return error_report.task_error(place, record)
 
     # ---- the readers
 
-    def expect(self, part: Part) -> None:
+    def expect(self, dataset: DatasetHandle) -> None:
         """Let those begin who shall read a dataset."""
+        part = dataset.catalogues.part("", self.queue)
         if isinstance(self.readers, RequestThreads):
             is_read = part.core is not None
             who = who_answers(part.index, part.direct, self._wanted)

@@ -11,19 +11,19 @@ Law
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from _multitables import _core
 from _multitables.index.chunk_index import ChunkIndex, Joined
+from _multitables.index.datasets.heap import Heap
 from _multitables.index.files.stored_files import changed
 from _multitables.parent.readers.death import Death
 from _multitables.parent.titles import file_title
 from _multitables.plan.dataset_table import Dataset
 from _multitables.plan.shared_chunks import Chosen
 from _multitables.plan.stream_plan import ReadPlan
-from _multitables.select.selection import Spans
+from _multitables.select.selection import Boxes, Spans
 
 
 @dataclass(frozen=True)
@@ -45,13 +45,13 @@ class Place:
     of_order: bool = False
     #: Of the chunk, in its file.
     first_row: int | None = None
-    #: The rows that a request names, where no chunk is known.
-    spans: Spans | None = None
+    #: In its file, of an element in a global heap.
+    row: int | None = None
 
     def row_of(self, element: int) -> int | None:
-        """Return the row of an element, by its number in the chunk or request; None: unknown."""
+        """Return the row of an element, by its number in the chunk; None: unknown."""
         if self.first_row is None:
-            return None if self.spans is None else int(self.spans.key[element])
+            return self.row
         inner = (self.index.chunk_dims or self.index.dims)[1:]
         return self.first_row + element // max(1, math.prod(inner))
 
@@ -119,18 +119,21 @@ def place_of(
     return replace(place, of_order=plan.order is not None)
 
 
-def place_of_request(
-    dataset: Dataset, chunk: tuple[int, int, int] | None, steps: Sequence[Any] = ()
-) -> Place:
-    """Name the place of a request, or of one of its chunks: grid index, byte offset and size.
-
-    `steps` are those of its selection.
-    """
+def place_of_request(dataset: Dataset, chunk: tuple[int, int, int] | None) -> Place:
+    """Name the place of a request, or of one of its chunks: grid index, byte offset and size."""
     index = dataset.index
     rows = index.shape[0] if index.shape else 0
-    place = _place(index, dataset.chunk_dims, 0, rows, chunk)
-    spans = next((step for step in steps[:1] if isinstance(step, Spans)), None)
-    return replace(place, of_request=True, spans=spans)
+    return replace(_place(index, dataset.chunk_dims, 0, rows, chunk), of_request=True)
+
+
+def place_in_heap(index: Heap, step: Spans | Boxes, number: int | None) -> Place:
+    """Name the place of a request for rows in global heaps, or of the row of this number."""
+    if number is None:
+        return Place(index, 0, index.n_rows, None, None, None, of_request=True)
+    rows = step.key[0] if isinstance(step, Boxes) else step.key
+    part, first = index.in_file(int(rows.reshape(-1)[number]))
+    row = int(rows.reshape(-1)[number]) - first
+    return Place(part, row, row + 1, None, None, None, of_request=True, shown_by=index, row=row)
 
 
 def place_of_death(plan: ReadPlan, ring: _core.Ring, death: Death) -> Place:

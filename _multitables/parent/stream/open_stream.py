@@ -30,7 +30,7 @@ from _multitables.index.chunk_index import ChunkIndex
 from _multitables.index.datasets.source import Source
 from _multitables.index.files import device
 from _multitables.index.joined.kept_source import KeptSource
-from _multitables.index.joined.source import JoinedSource, MissingFiles, index_all
+from _multitables.index.joined.source import JoinedSource, MissingFiles, Wanted, index_all
 from _multitables.index.names.dataset_names import datasets_named
 from _multitables.index.types.plugins import READERS_FILTERS
 from _multitables.index.versions.sources import of_version
@@ -130,7 +130,7 @@ def data_in(spec: DataSpec, source: Source, *, grows: bool = False) -> Opened:
     """Index the datasets of a file that is open; see `open_data`."""
     structure, paths = structure_of(spec.path)
     version = of_version(source, spec.version)
-    indexes, missing = index_all(version, [(path, spec.field) for path in paths])
+    indexes, missing = index_all(version, [Wanted(path, spec.field) for path in paths])
     opened = opened_of(spec, source, structure, indexes, grows=grows)
     warn_of_missing(missing)
     opened = replace(opened, missing_files=missing)

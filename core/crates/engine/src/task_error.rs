@@ -61,8 +61,8 @@ pub enum TaskError {
     Internal(String),
     /// Pages of shared memory cannot be had.
     Memory(std::io::Error),
-    /// A structure of the file contradicts HDF5's specification.
-    Format(String),
+    /// A structure of the file contradicts HDF5's specification; the chunk for which it was read.
+    Format(u64, String),
     /// Readers died of it: the chunk in hand, the last one's exit status, how many they were.
     Died(u64, i32, u64),
 }
@@ -123,8 +123,8 @@ impl TaskError {
                 (error_kind::INTERNAL, 0, 0, 0, 0)
             }
             TaskError::Memory(error) => (error_kind::MEMORY, 0, code(error), 0, 0),
-            TaskError::Format(reason) => {
-                text = reason;
+            TaskError::Format(at, reason) => {
+                (chunk, text) = (*at, reason);
                 (error_kind::FORMAT, 0, 0, 0, 0)
             }
             TaskError::Died(at, status, deaths) => {

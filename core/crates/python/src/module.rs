@@ -57,6 +57,7 @@ const NUMBERS: &[(&str, u64)] = &[
     ("REQUEST_NATIVE", selection::KIND_NATIVE),
     ("REQUEST_LIBRARY", server::KIND_LIBRARY),
     ("REQUEST_HEAP", heap_read::KIND_HEAP),
+    ("REQUEST_LEFT_OUT", heap_read::LEFT_OUT as u64),
     ("REQUEST_PIECES", read_pieces::KIND_PIECES),
     ("REQUEST_HEAD_WORDS", selection::HEAD_WORDS as u64),
     ("MAX_ROW_AXES", MAX_AXES as u64),

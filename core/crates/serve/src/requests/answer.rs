@@ -10,7 +10,9 @@ use engine::chunk_cache::processes::ProcessCache;
 use engine::counters::Record;
 use engine::fetch::queue::Turn;
 use engine::fetch::recent::Recent;
-use engine::heap_read::{Descriptors, HeapFile, KIND_HEAP, picture_bytes};
+use engine::heap_read::{
+    Descriptors, HeapFile, KIND_HEAP, LEFT_OUT, first_of, leave_out, picture_bytes,
+};
 use engine::pieces::{KIND_PIECES, OpenPieces, Pieces};
 use engine::read_context::ReadContext;
 use engine::scatter::out::Out;
@@ -26,7 +28,7 @@ use tables::dataset::{DatasetTable, Memory};
 const KNOWN: usize = 64;
 
 /// Files whose heaps are read at a time, each with collections that it keeps.
-const HEAPS: usize = 4;
+const HEAPS: usize = 16;
 
 /// Tables of which pieces are read at a time.
 const TABLES: usize = 8;
@@ -100,13 +102,25 @@ impl Answerer {
         if words[0] == KIND_HEAP {
             let of = dataset.dataset();
             let wanted = Descriptors::parse(words, picture_bytes(of)).map_err(internal)?;
-            let conversion = of.conversion.as_deref();
-            let (source, files) = (dataset.table.source(dataset.dataset()), &self.shared.files);
-            let open = || Ok((source.fingerprint, HeapFile::open(source, files)?));
-            let heap = (self.heaps).get_or_make(|known| *known == source.fingerprint, open)?;
+            let (conversion, files) = (of.conversion.as_deref(), &self.shared.files);
             let out = out.first(wanted.out_bytes);
-            let out = out.ok_or_else(|| internal("a result that is larger than its room"))?;
-            return heap.read(&wanted, wanted.part(part, n_parts), conversion, out, record);
+            let mut out = out.ok_or_else(|| internal("a result that is larger than its room"))?;
+            for (source, rows) in wanted.by_source(wanted.part(part, n_parts)) {
+                if source == LEFT_OUT {
+                    leave_out(&wanted, &rows, out.lend())?;
+                    continue;
+                }
+                let source = dataset.table.sources.get(source as usize);
+                let source = source.ok_or_else(|| internal("a file that the table lacks"))?;
+                let fingerprint = source.fingerprint;
+                let open = || {
+                    let heap = HeapFile::open(source, files, first_of(&rows))?;
+                    Ok((fingerprint, heap))
+                };
+                let heap = (self.heaps).get_or_make(|known| *known == fingerprint, open)?;
+                heap.read(&wanted, &rows, conversion, out.lend(), record)?;
+            }
+            return Ok(());
         }
         let slab = Hyperslab::parse(words, dataset.dataset()).map_err(internal)?;
         let room = out.len();
