@@ -16,7 +16,7 @@ import pytest
 import multitables
 
 KEYS: list[Any] = [
-    20, -21, (3, 7), (1, 2, 3), None, "name", (0, "a"), 1.5, [1, 2.5], {}, object(), np.True_, [25],
+    20, -21, (3, 7), (1, 2, 3), None, "name", (0, "a"), 1.5, [1, 2.5], {}, object, np.True_, [25],
     np.zeros(7, bool), np.zeros((20, 4), bool), (slice(3), [9]), (..., ...), slice(0, 5, 0),
 ]  # fmt: skip
 
