@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from naive_placing import placed
 from pictures import (
     BYTES,
     HEIGHT,
@@ -240,3 +241,31 @@ def test_several_files_and_virtual_datasets(tmp_path: Path) -> None:
         other = multitables.Image(HEIGHT, WIDTH + 1)
         with pytest.raises(ImageError, match="another size"):
             whole(streamer.get_batches("/x", 5, n_procs=1, decode=other))
+
+
+@pytest.mark.parametrize("steps", [0, 2])
+def test_placed_pictures_of_several_files(tmp_path: Path, steps: int) -> None:
+    """Rows, and clips that end with their file, one of whose pictures is none."""
+    stored = [encoded(pixels(number), "PNG") for number in range(20)]
+    names = [tmp_path / f"{number}.h5" for number in range(2)]
+    for number, name in enumerate(names):
+        some = stored[10 * number : 10 * number + 10]
+        write(name, [*some[:4], b"no picture", *some[5:]] if number else some, "sequences")
+    starts = [*range(20)] if not steps else [*range(9), *range(10, 19)]
+    given = {"crop": (HEIGHT - 3, WIDTH - 5), "flip": "horizontal", "channels": "first"}
+    naive = {"crop": {0: HEIGHT - 3, 1: WIDTH - 5}, "flip": (1,), "channels": "first"}
+    streamer = multitables.Streamer(names)
+    batches = streamer.get_batches(
+        "/x", 3, shuffle="full", n_procs=2, seed=4, decode=IMAGE, skip_damaged=True,
+        sample=multitables.Clips(steps) if steps else None, **given,
+    )  # fmt: skip
+    lost = {14} if not steps else {13, 14}
+    expected = []
+    for number in batches.order():
+        rows = [seen(stored[starts[number] + step]) for step in range(max(steps, 1))]
+        if starts[number] not in lost:
+            made = placed(np.stack(rows), 4, 0, int(number), **naive, before=1)
+            expected.append(made if steps else made[0])
+    with batches, pytest.warns(multitables.CorruptChunkWarning):
+        found = np.concatenate([one.copy() for one in batches])
+    np.testing.assert_array_equal(found, np.stack(expected))
