@@ -1,8 +1,8 @@
-"""What would let a dataset be read faster, from how it is stored.
+"""Advice that lets a dataset be read faster, from how it is stored.
 
 Law
 ---
-1. Pure: numbers in, sentences out. What only a measurement can say is `explain`'s to say.
+1. Pure: numbers in, sentences out. `explain` says the rest, by measuring it.
 2. Each sentence says what was found, what it costs and what to do.
 """
 
@@ -26,7 +26,7 @@ SMALL_BLOCK_BYTES = 16 << 10
 LITTLE_BYTES = 1 << 20
 #: A compression that saves less than this part is not worth its decoding.
 SAVED = 0.05
-#: What must be saved before a compression is advised.
+#: A compression is advised if it saves this part.
 WORTH = 0.2
 
 
@@ -42,7 +42,7 @@ class Storage:
     stored_bytes: int
     #: Rows of a block of a stream by default.
     block_rows: int
-    #: What zlib made of a sample, as a part of it; None: not tried.
+    #: The bytes that zlib makes of a sample, as a part of it; None: not tried.
     compressed: float | None = None
 
     @property

@@ -5,7 +5,7 @@ Law
 1. Both read the same rows in blocks of one size, from opening the file to the last row, and nothing
    else is done with them. Rounds alternate, who begins changes, and medians count.
 2. The rows are compared before anything is timed: bytes that differ are an error.
-3. What the page cache had of the rows is looked up before each round, and reported.
+3. Before each round the page cache is asked which of the rows it has; the answer is reported.
 4. Rows are as many as h5py reads in a round; a round has its share of the seconds.
 """
 
@@ -69,7 +69,7 @@ def _seconds(text: str) -> float:
 
 @dataclass(frozen=True)
 class Case:
-    """What is read: the first rows of a dataset."""
+    """The first rows of a dataset, which are read."""
 
     file: str
     path: str

@@ -2,7 +2,7 @@
 
 Law
 ---
-1. What is written is `index_file`'s and `index_files`' to say; here is only which of them.
+1. `index_file` and `index_files` say how an index is written; this file chooses between them.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Law
 ---
 1. Parsing, dispatch and ends only. Each sub-command yields records, and text is made of these.
-2. What the library refuses is a sentence on standard error, and the status 1; a traceback is a
+2. A refusal of the library is a sentence on standard error, and the status 1; a traceback is a
    fault of this library. Who reads the output may stop at any line.
 3. `explain` is the benchmark program's, with its options and its statuses.
 """
@@ -28,7 +28,7 @@ INTERRUPTED = 130
 
 
 class Subcommand(NamedTuple):
-    """What it is for, its options, what it finds, and that as text."""
+    """Its purpose and options, the records that it finds, and their lines of text."""
 
     summary: str
     add_arguments: Callable[[argparse.ArgumentParser], None]
@@ -96,7 +96,7 @@ def main(words: Sequence[str] | None = None) -> int:
             status = _run(parser().parse_args(given))
         sys.stdout.flush()
     except BrokenPipeError:
-        # Python flushes again at its end: nobody reads that
+        # Python flushes again at its end, into a pipe without a reader
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except KeyboardInterrupt:

@@ -1,4 +1,4 @@
-"""What a stream is of, in the few words of a `repr`; and the words of notebooks and the command.
+"""The title of a stream, for a `repr`; and words that notebooks and the command have in common.
 
 Law
 ---

@@ -34,7 +34,7 @@ Array = npt.NDArray[Any]
 
 #: Extents of a crop: those of the two axes of a picture, or one for each axis of a row.
 Extents = tuple[int | None, ...]
-#: What is mirrored: axes of a picture by their names, or axes of a row by their numbers.
+#: Axes that are mirrored: of a picture by their names, of a row by their numbers.
 Flip = tuple[int | str, ...]
 #: Axes of a picture, in their order.
 PICTURE = ("vertical", "horizontal")
@@ -66,7 +66,7 @@ class Placing:
 
     @property
     def identity(self) -> str:
-        """What a state says of them."""
+        """The value of a state for them."""
         return repr((self.crops, self.flips, self.channels, self.into))
 
     @property
@@ -131,7 +131,7 @@ def _flip(given: Any) -> Flip | None:
 
 @dataclass(frozen=True, eq=False)
 class Placement:
-    """What becomes of the rows of one dataset."""
+    """How the rows of one dataset are placed."""
 
     seed: int
     #: Extents of a row as it is read.
@@ -254,7 +254,7 @@ def as_part(
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """What lies behind an axis of a dataset."""
+    """The part of a dataset behind an axis."""
 
     index: ChunkIndex
     axis: int

@@ -2,7 +2,7 @@
 
 Law
 ---
-1. Pure: an option in, the arrays of a batch out. What cannot be raises `OptionsError` before a file
+1. Pure: an option in, the arrays of a batch out. An impossible one raises `OptionsError` before a file
    is opened.
 """
 

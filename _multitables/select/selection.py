@@ -158,7 +158,7 @@ class Arrangement:
 
     @property
     def words(self) -> npt.NDArray[np.int64]:
-        """What it is to the core: the axes, and then each row."""
+        """Its words for the core: the axes, and then each row."""
         head = [len(self.axes), self.parts or 1, self.part, self.behind, self.group]
         head += [word for axis in self.axes for word in axis]
         rows = np.column_stack([self.mirrored, self.begins[:, : len(self.axes)]])

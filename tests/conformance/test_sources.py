@@ -42,7 +42,6 @@ def test_root_uep_prefixes_paths(h5: Path, root: str) -> None:
         {"driver": "H5FD_SEC2"},
         {"DRIVER": "H5FD_STDIO"},
         {"DRIVER": "H5FD_CORE"},
-        {"never_heard_of": ...},
         {"NODE_CACHE_SLOTS": 3},
         {"DRIVER": None},
     ],

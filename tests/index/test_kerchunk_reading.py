@@ -71,7 +71,7 @@ def test_a_handle_of_references(path: Path, suffix: str) -> None:
         grid = pickle.loads(pickle.dumps(file["g/grid"]))
         assert grid[2].tolist() == datasets(path)["g/grid"][2].tolist()
         assert grid.file.filename == str(references)
-        streamer = file.streamer(n_procs=1)
+        streamer = file.streamer()
         assert str(streamer.filename) == str(references)
 
 

@@ -25,7 +25,7 @@ from _multitables._core import Descriptor
 
 #: Bytes of a message at most.
 MESSAGE_BYTES = 1 << 16
-#: What keeps the size of memory, and its bytes, as they are.
+#: The seals that keep the size of memory, and its bytes, as they are.
 SIZE_SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW
 SEALS = SIZE_SEALS | fcntl.F_SEAL_WRITE
 

@@ -1,10 +1,10 @@
-"""What a dataset is in a few values: for the command, and for notebooks.
+"""A dataset in a few values: for the command, and for notebooks.
 
 Law
 ---
 1. Public names of datasets alone, which are `Any` here: they show themselves by this. Of elements
    nothing is read.
-2. A type that NumPy lacks is a value, too. What is damaged is `happened` of the error, under
+2. A type that NumPy lacks is a value, too. For damage it is `happened` of the error, under
    "error".
 """
 
@@ -20,7 +20,7 @@ from _multitables.filter_names import NAMES
 if TYPE_CHECKING:
     import numpy as np
 
-#: What blosc calls its compressors, by their numbers.
+#: The names that blosc gives its compressors, by their numbers.
 CODECS = ("blosclz", "lz4", "lz4hc", "snappy", "zlib", "zstd")
 
 

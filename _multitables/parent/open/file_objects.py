@@ -2,7 +2,7 @@
 
 Law
 ---
-1. What is a file of this machine, or an object of a store, is opened by its own name. An unnamed
+1. A file of this machine, or an object of a store, is opened by its own name. An unnamed
    file of this process is opened by its descriptor's name below /proc.
 2. The bytes of anything else are read once, into sealed memory that has such a name. It is there as
    long as what is `held`; other processes of the user may open it by this name, too.

@@ -60,7 +60,7 @@ def compression(found: dict[str, Any]) -> str | None:
 
 
 class Filtered:
-    """What a dataset says of its filters, and of who can undo them."""
+    """The filters of a dataset, and the libraries that can undo them."""
 
     __slots__ = ()
     _handle: Handle

@@ -5,7 +5,7 @@ Law
 1. `DRIVERS` and `NO_MATTER` name all that h5py takes. Of those that mean something to a reader, the
    meaning is the same; those for HDF5's own caches, for its ways of reading one file, and for files
    that are written, change nothing.
-2. What h5py refuses is refused: a name that is no option of its, a driver that is none.
+2. Names and drivers that h5py does not know are refused, as h5py refuses them.
 
 This file must never open a file.
 """
@@ -46,7 +46,7 @@ _LEAVE = "Leave it out: files are read in one way"
 
 
 class Taken(NamedTuple):
-    """What is taken of the options."""
+    """The options that have a meaning here."""
 
     #: Whether the lock of readers is taken, where the environment does not say it.
     locks: bool

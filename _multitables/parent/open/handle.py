@@ -69,7 +69,7 @@ class Shared:
         self.source = source or Source(files.main.filename, open_options(options), files)
         #: File and offset of a dataset -> what reads it.
         self.contents: dict[tuple[str, int | str], Contents] = {}
-        #: What has the bytes of a file object.
+        #: It holds the bytes of a file object.
         self.held: _core.Descriptor | None = None
         self._reader: _core.LocalReader | None = None
         self._library: Library | None = None
@@ -224,7 +224,7 @@ class Handle:
 
     @property
     def held(self) -> _core.Descriptor | None:
-        """What has the bytes of a file object, and must be there as long as the file is read."""
+        """The holder of the bytes of a file object, needed as long as the file is read."""
         return self.shared.held
 
     @property

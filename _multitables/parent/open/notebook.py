@@ -4,7 +4,7 @@ Law
 ---
 1. Only hard links are followed, and a group is listed once: the levels next to it come first, and
    the rest is counted.
-2. Elements of datasets are not read. What the library refuses is shown in its place.
+2. Elements of datasets are not read. In the place of an object that cannot be read is the reason.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Node:
 
     title: str
     below: list[Node] = field(default_factory=list)
-    #: What the group has besides.
+    #: The other objects of the group.
     more: int = 0
 
 

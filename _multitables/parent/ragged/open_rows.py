@@ -74,7 +74,7 @@ class Entry:
     take: Take | None = None
     #: It is the mask of rows that are not padding.
     is_mask: bool = False
-    #: What becomes of its rows; None: they come as they are read.
+    #: Where its rows are placed; None: they come as they are read.
     placement: Placement | None = None
 
     @property

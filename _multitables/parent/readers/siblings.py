@@ -1,4 +1,4 @@
-"""What the children of a process have in common: the chunks that one of them has decoded.
+"""Chunks that one child of a process has decoded, for its other children.
 
 Law
 ---
@@ -18,7 +18,7 @@ from typing import Any
 from _multitables._core import Descriptor
 from _multitables.options import open_cache
 
-#: What children that are being started have been given: it is open as long as they are known.
+#: The memory given to children that are being started: it is open as long as they are known.
 _given: weakref.WeakKeyDictionary[Any, Descriptor] = weakref.WeakKeyDictionary()
 
 

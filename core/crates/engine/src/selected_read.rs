@@ -9,7 +9,7 @@
 //!    ends, it leaves no request in flight.
 //! 4. A chunk that another process decodes at this moment comes last: then it is there, or is decoded
 //!    here.
-//! 5. What was decoded is kept only when the file was compared after it was fetched.
+//! 5. A decoded chunk is kept only when the file was compared after the fetch.
 //! 6. An error names the chunk by the number of its record.
 
 use crate::chunk_cache::{Key, SharedCache};

@@ -19,7 +19,7 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 use std::thread::available_parallelism;
 
-/// What version 1 calls the controller.
+/// The name of the controller in version 1.
 const MEMORY: &str = "memory";
 /// More than any machine has; version 1 says something like it where there is no limit.
 const NO_LIMIT: u64 = 1 << 62;

@@ -1,8 +1,9 @@
 //! Decoded chunks that processes share, in memory that all of them map.
 //!
 //! Law:
-//! 1. Nobody waits for another process: any of them may end between two steps. What one does not find
-//!    it decodes, and a mark that another decodes a chunk is good for `DECODED_WITHIN` at most.
+//! 1. No process depends on another one, which may end between two steps. A chunk that is not there is
+//!    decoded by the process that needs it; a mark that another process decodes it is good for
+//!    `DECODED_WITHIN` at most.
 //! 2. The bytes are a log. Who adds a chunk takes the next part of it, and so the oldest chunks go.
 //!    A copy counts only if nobody had taken its part when it was whole, and if its checksum is right:
 //!    a process that was stopped while it wrote may write where others have written since.
@@ -72,7 +73,7 @@ struct Place {
     _pad: AtomicU64,
 }
 
-/// What is known of a chunk.
+/// The state of a chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Known {
     Nothing,
@@ -348,7 +349,7 @@ fn checksum_of(key: Key, chunk: &[u8]) -> u64 {
 
 // ---- that of the children of a process
 
-/// What children are given.
+/// The memory that children are given.
 struct OfChildren {
     /// Of the process that made it; none in a child that was not forked.
     maker: Option<ForkMark>,
@@ -402,7 +403,8 @@ pub fn join(memory: OwnedFd) -> io::Result<()> {
     Ok(())
 }
 
-/// What this process shares with its parent's other children. None: it is no child, or has none.
+/// The memory that this process shares with its parent's other children. None: it is no child, or has
+/// no such memory.
 pub fn shared_with_siblings() -> Option<Arc<ProcessCache>> {
     OfChildren::get().filter(|known| !known.is_mine())?.cache()
 }

@@ -4,7 +4,7 @@
 //! 1. The lock is held for a look-up or an insertion: nothing is decoded, copied, allocated or freed
 //!    under it, and no Python runs.
 //! 2. Without a limit to speak of nothing is locked at all.
-//! 3. What another process has decoded is copied, and kept here as if it had been decoded.
+//! 3. A chunk that another process has decoded is copied, and kept as if it had been decoded here.
 
 use super::processes::{Known, ProcessCache};
 use super::{ChunkCache, Kept, Key, Policy, made_of, zeroed};
@@ -30,7 +30,7 @@ impl SharedCache {
         self.limit
     }
 
-    /// What other processes decode is looked for.
+    /// Other processes decode chunks for this one, too.
     pub fn has_others(&self) -> bool {
         self.others.is_some()
     }

@@ -118,7 +118,7 @@ impl<'a> Arrangement<'a> {
         Some(order)
     }
 
-    /// Find where axes, rows and groups lie in the result. What is too large saturates.
+    /// Find where axes, rows and groups lie in the result. Numbers that are too large saturate.
     fn place(&mut self, order: &[usize], behind: usize, parts: usize, part: usize) {
         let mut bytes = self.item_bytes;
         for (at, &axis) in order.iter().enumerate().rev() {
@@ -168,7 +168,7 @@ impl<'a> Arrangement<'a> {
     }
 }
 
-/// What is drawn for one row.
+/// The draws of one row.
 #[derive(Clone, Copy, Debug)]
 pub struct PlacedRow<'a> {
     mirrored: u64,

@@ -101,7 +101,7 @@ pub(super) fn stream(
     ring.control.tell_rest();
 }
 
-/// What a message has: this reader's number, the plan, the ring, and perhaps memory for chunks.
+/// A message: this reader's number, the plan, the ring, and perhaps memory for chunks.
 type Message = (u32, OwnedFd, OwnedFd, Option<OwnedFd>);
 
 /// The next stream; `None` at the end of the socket.

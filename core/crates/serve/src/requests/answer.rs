@@ -60,7 +60,8 @@ impl Answerer {
         }
     }
 
-    /// What several may have in common, with a cache of decoded chunks, and one of `others`.
+    /// The files and chunks that several answerers have in common; `others` is memory for chunks of more
+    /// processes.
     pub fn shared(cache_limit_bytes: usize, others: Option<Arc<ProcessCache>>) -> Arc<Shared> {
         Arc::new(Shared::new(cache_limit_bytes, others, assembler))
     }
