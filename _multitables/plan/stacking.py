@@ -2,8 +2,8 @@
 
 Law
 ---
-1. Pure: an option in, the arrays of a batch out. An impossible one raises `OptionsError` before a file
-   is opened.
+1. Pure: an option in, the arrays of a batch out. An impossible one raises `OptionsError` before a
+   file is opened.
 """
 
 from __future__ import annotations
