@@ -1,4 +1,4 @@
-"""The lines of the logger ``multitables``: what was chosen where nobody can see it.
+"""The lines of the logger ``multitables``: choices that a program does not see otherwise.
 
 1. A program that does not import `logging` pays nothing, and gets nothing.
 """

@@ -6,7 +6,7 @@ Law
    else is done with them. Rounds alternate, who begins changes, and medians count.
 2. The rows are compared before anything is timed: bytes that differ are an error.
 3. Before each round the page cache is asked which of the rows it has; the answer is reported.
-4. Rows are as many as h5py reads in a round; a round has its share of the seconds.
+4. h5py decides how many rows are read: those that it reads in its share of the seconds.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ Law
 ---
 1. Parsing, dispatch and ends only. Each sub-command yields records, and text is made of these.
 2. A refusal of the library is a sentence on standard error, and the status 1; a traceback is a
-   fault of this library. Who reads the output may stop at any line.
+   fault of this library. A reader of the output may stop at any line.
 3. `explain` is the benchmark program's, with its options and its statuses.
 """
 

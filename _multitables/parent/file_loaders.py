@@ -196,7 +196,7 @@ class FileLoaders:
             datasets of these keys come under another one, along axis 1. They must be alike.
 
             Readers place elements where these four have them, so no batch is copied. All
-            datasets, and all rows of a clip, have the draws of their sample. What is given for all
+            datasets, and all rows of a clip, have the draws of their sample. An option for all
             leaves rows alone that have no such axes (of `channels`: fewer than three), such as
             labels. Patches, ranges and boxes are refused.
 

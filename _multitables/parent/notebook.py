@@ -43,7 +43,7 @@ def line(text: str) -> str:
 
 
 def entry(name: str, faint: str = "") -> str:
-    """Return a name, and what is said of it."""
+    """Return a name and its value."""
     more = f' <span style="{FAINT}">{escaped(faint)}</span>' if faint else ""
     return f"{escaped(name)}{more}"
 

@@ -84,7 +84,7 @@ class Reader(InNotebooks):
     Raises
     ------
     OptionsError
-        An option that cannot work (a `ValueError`), or that there is not (a `TypeError`).
+        An option that cannot work (a `ValueError`), or an unknown one (a `TypeError`).
     MissingFileError, FileOpenError
         The file cannot be opened (`FileNotFoundError`, `OSError`).
 

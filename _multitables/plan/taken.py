@@ -59,7 +59,7 @@ class TakenRows:
 
     @property
     def placed(self) -> Arrangement | None:
-        """Where what is read is placed."""
+        """The places of the rows that are read."""
         to = self.arrangement
         return to.of_boxes if to is not None and to.n_box_axes else to
 
@@ -111,7 +111,7 @@ class TakenAlong:
 
     @property
     def placed(self) -> Arrangement | None:
-        """Where what is read is placed."""
+        """The places of the rows that are read."""
         return self.arrangement
 
     @property

@@ -245,7 +245,7 @@ def test_several_files_and_virtual_datasets(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("steps", [0, 2])
 def test_placed_pictures_of_several_files(tmp_path: Path, steps: int) -> None:
-    """Rows, and clips that end with their file, one of whose pictures is none."""
+    """Rows, and clips that end with their file, where one picture does not decode."""
     stored = [encoded(pixels(number), "PNG") for number in range(20)]
     names = [tmp_path / f"{number}.h5" for number in range(2)]
     for number, name in enumerate(names):

@@ -330,7 +330,7 @@ def test_datasets_lie_in_one_array(tmp_path: Path) -> None:
 
 
 def in_one_array(case: dict[str, Any], whole: np.ndarray, row: int) -> np.ndarray:
-    """What a row, or a clip that begins there, is in the array."""
+    """A row, or a clip that begins there, as it is in the array."""
     sample, rows = case["options"]["sample"], row + case["steps"]
     made = []
     for at in range(case["n"]):

@@ -1,4 +1,4 @@
-"""What notebooks show: read with an HTML parser, never with our own eyes alone.
+"""The HTML of notebooks, read with an HTML parser.
 
 Law
 ---

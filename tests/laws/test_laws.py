@@ -354,7 +354,7 @@ def test_the_face_names_what_is_public() -> None:
         for name, value in vars(multitables).items()
         if not name.startswith("_") and not isinstance(value, type(sys))
     }
-    public -= {"QueueClosed", "open", *ADAPTERS}  # of which some are there once they are named
+    public -= {"QueueClosed", "open", *ADAPTERS}  # some are there once they are named
     assert public == set(multitables.__all__) - {"QueueClosed"}
     for name in multitables.__all__:
         if name != "QueueClosed":

@@ -42,7 +42,7 @@ def placed(
     channels: str | None = None,
     before: int = 0,
 ) -> np.ndarray[Any, Any]:
-    """What a sample becomes, whose first `before` axes are no axes of its rows."""
+    """Return the placed sample; its first `before` axes are no axes of its rows."""
     for draw, (axis, extent) in enumerate((crop or {}).items()):
         room = rows.shape[before + axis] - extent + 1
         begin = int(drawn(seed, epoch, CROPS + draw, number) * room)

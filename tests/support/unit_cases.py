@@ -130,7 +130,7 @@ class Unit:
 class Placed(Unit):
     """Samples whose rows of x are cropped, mirrored, and have their axes in another order."""
 
-    #: As the oracle has them: `before` counts the axes of a sample that are none of a row.
+    #: As the oracle has them: `before` counts the axes of a sample before those of a row.
     placing: dict[str, Any] = field(default_factory=dict)
     #: Where the rows are twice in one array.
     twice: int | None = None

@@ -2,7 +2,7 @@
 
 Law
 ---
-1. A name of a file is that file, whatever characters it has. Only where there is none, ``~`` and
+1. A name of a file is that file, with any characters. Only where there is no such file, ``~`` and
    ``file://`` have the meaning that shells and URLs give them, and other schemes are refused.
 2. What is not a name is refused: a file object's lines and a mapping's keys are no names.
 

@@ -2,7 +2,7 @@
 
 Law
 ---
-1. A name of a file is that file, whatever characters it has.
+1. A name of a file is that file, with any characters.
 2. What matches a pattern comes in one order everywhere: by name, numbers in it as numbers.
 3. A list of one file is that file. What is not a name, or a list, a tuple or an iterator of names,
    is refused.

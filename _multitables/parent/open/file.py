@@ -95,7 +95,7 @@ class File(Group):
     Raises
     ------
     OptionsError
-        An option that cannot work (a `ValueError`), or that there is not (a `TypeError`).
+        An option that cannot work (a `ValueError`), or an unknown one (a `TypeError`).
     ReadOnlyError
         A mode that writes (an `OSError`, and a `ValueError`).
     MissingFileError, FileOpenError

@@ -3,7 +3,7 @@
 Law
 ---
 1. What the core says of a pipeline in, h5py's values out.
-2. Who reads a dataset follows from its filters and its type: its index says it.
+2. The index of a dataset knows its reader, from its filters and its type.
 """
 
 from __future__ import annotations

@@ -72,7 +72,7 @@ def taken(
     Raises
     ------
     OptionsError
-        A value that an option cannot have, or an option that there is not.
+        A value that an option cannot have, or an unknown option.
     """
     if mode is not None and mode not in MODES:
         raise wrong("mode", f"must be one of {', '.join(map(repr, MODES))}", mode, _LEAVE)

@@ -32,7 +32,7 @@ from _multitables.plan.sharding import Part, Ranges
 
 #: Fetches of a full shuffle that are in memory at once, the one that is delivered among them.
 FULL_FETCHES = 3
-#: Windows of which ranks of a node keep the chunks: one may be ahead of another.
+#: Ranks of a node keep the chunks of this many windows, as one may be ahead of another.
 SHARED_WINDOWS = 2
 #: Readers keep chunks of patches in one part in this many of the memory that is available.
 MEMORY_SHARE = 4
@@ -72,7 +72,7 @@ def batch_plan(
     epochs: int | None,
     turn: Part,
 ) -> RaggedPlan:
-    """Plan epochs of batches, of which ranks of a node take turns."""
+    """Plan epochs of batches; ranks of a node take turns at them."""
     fetch_bytes = max(_fetch_bytes(opened, order, wanted) // turn[1], sizes.RAGGED_FETCH_BYTES)
     return _plan(
         opened, order, ranges, wanted.batch_size, epochs, False, turn, readers_of(wanted, turn),

@@ -2,8 +2,8 @@
 
 Law
 ---
-1. Forked children inherit the memory, spawned ones get it with what is pickled to them. Where there
-   is none to have, each child decodes for itself.
+1. Forked children inherit the memory, spawned ones get it with a pickled file or dataset. Without
+   such memory each child decodes for itself.
 """
 
 from __future__ import annotations

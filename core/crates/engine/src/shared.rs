@@ -68,7 +68,7 @@ pub struct Shared {
     pub assembler: MakeElements,
 }
 
-/// Makes the numbers of files and ways to decode them, which nobody can foresee.
+/// Makes numbers for files and ways to decode them; a file cannot foresee them.
 #[derive(Debug)]
 enum Numbers {
     Own(RandomState),

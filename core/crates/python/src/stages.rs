@@ -77,7 +77,7 @@ impl Stages {
         })
     }
 
-    /// A stage of these for several requests, each of which writes a part of it.
+    /// A stage of these for several requests; each of them writes a part of it.
     fn together(&self) -> Stages {
         Stages {
             pool: self.pool.clone(),

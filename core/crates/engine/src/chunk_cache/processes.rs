@@ -4,8 +4,8 @@
 //! 1. No process depends on another one, which may end between two steps. A chunk that is not there is
 //!    decoded by the process that needs it; a mark that another process decodes it is good for
 //!    `DECODED_WITHIN` at most.
-//! 2. The bytes are a log. Who adds a chunk takes the next part of it, and so the oldest chunks go.
-//!    A copy counts only if nobody had taken its part when it was whole, and if its checksum is right:
+//! 2. The bytes are a log. Each new chunk takes its next part, and so the oldest chunks go.
+//!    A copy counts only if no process had taken its part when it was whole, and if its checksum is right:
 //!    a process that was stopped while it wrote may write where others have written since.
 //! 3. No reference leads into the log: bytes are copied in and out by address.
 //! 4. Pages of the log are reserved before they are written. Where memory is short nothing is added.
@@ -156,7 +156,7 @@ impl ProcessCache {
         self.log_bytes
     }
 
-    /// A number for what a chunk is of: equal in all processes, and foreseen by nobody else.
+    /// A number for the source of a chunk: equal in all processes, and secret to others.
     pub fn number_of(&self, what: impl Hash) -> u64 {
         // Its own keys are known to all; the seeds are not.
         let mut hasher = std::hash::DefaultHasher::new();
@@ -262,7 +262,7 @@ impl ProcessCache {
         }
     }
 
-    /// Say that nobody decodes a chunk after all.
+    /// Take the mark back: this thread does not decode the chunk.
     pub fn abandon(&self, key: Key) {
         if let Some((place, state)) = self.place(key).filter(|(_, state)| state & CODE == BEGUN) {
             let _ = (place.state).compare_exchange(state, state & !CODE | EMPTY, SeqCst, SeqCst);
@@ -409,7 +409,7 @@ pub fn shared_with_siblings() -> Option<Arc<ProcessCache>> {
     OfChildren::get().filter(|known| !known.is_mine())?.cache()
 }
 
-/// Give back what was made for children to come; those that there are keep it.
+/// Give back the memory that was made for children to come; living children keep it.
 pub fn release() {
     if let Some(known) = OfChildren::get().filter(|known| known.is_mine()) {
         if let Ok(mut cache) = known.cache.try_lock() {

@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn each_byte_comes_to_its_place_in_whatever_parts() {
+    fn each_byte_comes_to_its_place_in_any_parts() {
         let mut random = XorShift64(3);
         for _ in 0..3000 {
             let Drawn {

@@ -4,7 +4,7 @@
 //! Law:
 //! 1. The words are written by `_multitables/wire/request_bytes.py` and read here; both number the same.
 //! 2. `parse` checks everything, so that each element has a place of its own inside the result.
-//! 3. The result has rows of several requests, of which each writes one part: an axis of parts lies
+//! 3. The result has rows of several requests, and each of them writes one part: an axis of parts lies
 //!    before the rows of a group, before the axes of a row, or behind some of them.
 //! 4. Knows nothing of files, chunks or memory.
 
