@@ -20,21 +20,22 @@ from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
-from _benchmark.harness import results
-from _benchmark.report import charts, html, publish
-from _benchmark.report.tables import Section, Table, View
-from _benchmark.studies import STUDIES
+from _multitables.benchmark.harness import results
+from _multitables.benchmark.report import charts, html, publish
+from _multitables.benchmark.report.tables import Section, Table, View
+from _multitables.benchmark.studies import STUDIES
 
 
 def shown(section: Section) -> Iterator[str]:
     """The HTML of a section: what it was measured on, and its views without their sentences."""
-    notes = " ".join(section.kept.more.get("notes", ()))
-    yield from html.facts({**section.facts, **({"note": notes} if notes else {})})
-    for view in section.views:
-        if len(section.views) > 1:
+    views = [view for view in section.views if view.tables]
+    for view in views:
+        if len(views) > 1:
             yield f"<h4>{escape(view.heading)}</h4>"
         drawings = {chart.name: charts.draw(chart) for chart in view.charts}
         yield from html.body(dataclasses.replace(view, sentences=()), drawings)
+    notes = " ".join(section.kept.more.get("notes", ()))
+    yield from html.facts({**section.facts, **({"note": notes} if notes else {})})
 
 
 def published(filename: str) -> View:
