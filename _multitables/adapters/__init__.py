@@ -17,16 +17,32 @@ from typing import Any, NoReturn
 
 from _multitables.errors import MissingLibraryError, UnsupportedDatasetError, public
 
-#: Name in `multitables` -> its file, and its library, which is also the name of the extra.
+#: Name in `multitables` -> its file, and its library.
 ADAPTERS = {
+    "DlioReader": ("dlio_reader", "dlio_benchmark"),
+    "GrainDataset": ("grain_source", "grain"),
+    "GrainSource": ("grain_source", "grain"),
     "JaxBatches": ("jax_arrays", "jax"),
+    "LightningData": ("lightning_data", "pytorch_lightning"),
+    "RayDatasource": ("ray_source", "ray"),
     "TorchDataset": ("torch_iterable", "torch"),
     "TorchMapDataset": ("torch_map", "torch"),
     "jax_batches": ("jax_arrays", "jax"),
+    "scan_polars": ("polars_scan", "polars"),
     "tf_dataset": ("tf_tensors", "tensorflow"),
     "to_dask": ("dask_collections", "dask"),
     "to_dask_dataframe": ("dask_collections", "dask"),
+    "to_huggingface": ("huggingface_rows", "datasets"),
 }
+#: The extras that are not called as their library is.
+EXTRAS = {
+    "datasets": "huggingface",
+    "dlio_benchmark": "dlio",
+    "pytorch_lightning": "lightning",
+}
+
+#: Library -> what is installed with it, and imported before it.
+BROUGHT = {"pytorch_lightning": "torch"}
 
 
 def installed() -> list[str]:
@@ -50,7 +66,8 @@ def load(name: str) -> Any:
     try:
         module = importlib.import_module(f"{__name__}.{file}")
     except ImportError as error:
-        is_missing = isinstance(error, ModuleNotFoundError) and error.name == library
+        missing = isinstance(error, ModuleNotFoundError) and (error.name or "").partition(".")[0]
+        is_missing = missing in (library, BROUGHT.get(library)) and name not in installed()
         return _stand_in(name, library, None if is_missing else error)
     return getattr(module, name)
 
@@ -63,7 +80,7 @@ def _stand_in(name: str, library: str, broken: ImportError | None) -> type[Any]:
         raise MissingLibraryError(
             f"multitables.{name} needs {library}, which {why}",
             good="Everything else works without it",
-            advice=f"Install it: pip install multitables[{library}]",
+            advice=f"Install it: pip install multitables[{EXTRAS.get(library, library)}]",
             library=library,
         ) from broken
 

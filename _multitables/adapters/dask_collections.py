@@ -25,6 +25,7 @@ from dask.base import tokenize
 
 from _multitables.errors import MissingLibraryError, OptionsError, UnsupportedDatasetError, public
 from _multitables.index.versions.version import VersionKey
+from _multitables.options import Links
 from _multitables.parent.open.dataset import Dataset
 from _multitables.parent.open.file import File
 from _multitables.parent.open.file import open as open_file
@@ -45,7 +46,7 @@ def to_dask(
     chunks: Any = "auto",
     n_threads: int = 1,
     trusted: bool = True,
-    links: str | None = None,
+    links: Links | None = None,
     version: VersionKey | None = None,
     storage_options: Mapping[str, Any] | None = None,
 ) -> da.Array:
@@ -125,7 +126,7 @@ def to_dask_dataframe(
     rows_per_partition: int | None = None,
     n_threads: int = 1,
     trusted: bool = True,
-    links: str | None = None,
+    links: Links | None = None,
     version: VersionKey | None = None,
     storage_options: Mapping[str, Any] | None = None,
 ) -> Any:

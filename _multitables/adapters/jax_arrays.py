@@ -10,7 +10,7 @@ Law
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 
@@ -24,6 +24,11 @@ from _multitables.parent.titles import file_title
 from _multitables.plan.casts import as_bfloat16, bfloat16_of
 from _multitables.tree import Paths, map_arrays, native
 
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from _multitables.parent.typed import OrderKeywords
+
 
 @public
 def jax_batches(
@@ -35,7 +40,7 @@ def jax_batches(
     rank: int | None = None,
     world_size: int | None = None,
     open_options: Mapping[str, Any] | None = None,
-    **options: Any,
+    **options: Unpack[OrderKeywords],
 ) -> JaxBatches:
     """Stream a dataset, or several in lock-step, as batches of JAX arrays.
 

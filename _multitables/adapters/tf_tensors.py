@@ -9,7 +9,7 @@ Law
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 
@@ -22,6 +22,11 @@ from _multitables.plan.casts import bfloat16_of
 from _multitables.plan.samples import Ranges
 from _multitables.tree import Paths, map_arrays, native
 
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from _multitables.parent.typed import BatchKeywords
+
 
 @public
 def tf_dataset(
@@ -30,7 +35,7 @@ def tf_dataset(
     batch_size: int,
     *,
     open_options: Mapping[str, Any] | None = None,
-    **options: Any,
+    **options: Unpack[BatchKeywords],
 ) -> tf.data.Dataset:
     """Stream a dataset, or several in lock-step, as a dataset of TensorFlow.
 

@@ -15,7 +15,7 @@ import inspect
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import FrameType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.utils.data import IterableDataset
@@ -34,6 +34,11 @@ from _multitables.parent.streamer import Streamer
 from _multitables.parent.titles import file_title
 from _multitables.plan.casts import as_bfloat16, bfloat16_of
 from _multitables.tree import Paths, map_arrays
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from _multitables.parent.typed import OrderKeywords
 
 #: All calls of CUDA; tests put a stand-in here.
 cuda = Cuda()
@@ -112,7 +117,7 @@ class TorchDataset(IterableDataset[Any]):
         rank: int | None = None,
         world_size: int | None = None,
         open_options: Mapping[str, Any] | None = None,
-        **options: Any,
+        **options: Unpack[OrderKeywords],
     ) -> None:
         self._given = None if rank is None and world_size is None else (rank or 0, world_size or 1)
         if isinstance(filename, Loader):

@@ -27,6 +27,7 @@ from xarray.core import indexing
 from _multitables.adapters import netcdf
 from _multitables.errors import MissingLibraryError, OptionsError
 from _multitables.index.chunk_index import Fingerprint
+from _multitables.options import Links
 from _multitables.parent.open.conversion import encoding_of
 from _multitables.parent.open.file import File
 from _multitables.parent.open.file import open as open_file
@@ -73,7 +74,7 @@ class MultitablesBackend(H5netcdfBackendEntrypoint):
         invalid_netcdf: bool | None = None,
         phony_dims: str | None = "access",
         decode_vlen_strings: bool = True,
-        links: str | None = None,
+        links: Links | None = None,
     ) -> Dataset:
         """Open a group of a file as a dataset of xarray; see the engine ``"h5netcdf"``.
 
@@ -104,7 +105,7 @@ class MultitablesBackend(H5netcdfBackendEntrypoint):
         group: str | None = None,
         phony_dims: str | None = "access",
         decode_vlen_strings: bool = True,
-        links: str | None = None,
+        links: Links | None = None,
         **options: Any,
     ) -> dict[str, Dataset]:
         """Open a group and each below it, as datasets, by their paths from there."""
@@ -131,10 +132,10 @@ class _Named(NamedTuple):
     """A file of this machine, and which other files it may lead to."""
 
     filename: str
-    links: str | None
+    links: Links | None
 
 
-def _is_local(given: Any, links: str | None) -> bool:
+def _is_local(given: Any, links: Links | None) -> bool:
     is_local = isinstance(given, (str, os.PathLike)) and os.path.isfile(given)
     if not is_local and links is not None:
         raise OptionsError(

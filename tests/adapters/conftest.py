@@ -14,6 +14,8 @@ import gc
 import importlib.util
 import warnings
 
+import pytest
+
 if importlib.util.find_spec("torch"):
     import torch
 
@@ -33,10 +35,24 @@ if importlib.util.find_spec("pyarrow"):
 
     pa.array(range(100_000))
 
+if importlib.util.find_spec("duckdb"):
+    import duckdb  # noqa: F401 - the import starts threads
+
+if importlib.util.find_spec("datasets"):
+    import datasets
+
+    next(iter(datasets.Dataset.from_dict({"a": [[1]]}).to_iterable_dataset().with_format("numpy")))
+
 if importlib.util.find_spec("polars"):
     import polars as pl
 
     pl.Series(range(100_000)).sort()
+
+if importlib.util.find_spec("tensorflow"):
+    # Its import forbids HDF5's plugins to this process, and thus to children of later tests.
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HDF5_PLUGIN_PATH", "")
+        import tensorflow as tf  # noqa: F401
 
 gc.collect()
 gc.freeze()

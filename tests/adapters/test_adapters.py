@@ -8,12 +8,14 @@ import pytest
 from processes import run_script
 
 import multitables
-from _multitables.adapters import ADAPTERS, installed
+from _multitables.adapters import ADAPTERS, EXTRAS, installed
 
 MISSING = """
 import sys
 name, library = sys.argv[1:]
 sys.modules[library] = None  # as if it were not installed
+if library == "pytorch_lightning":
+    sys.modules["lightning"] = None  # which comes with it
 import multitables
 assert name not in dir(multitables)
 assert hasattr(multitables, name)
@@ -33,7 +35,7 @@ def test_a_missing_library_is_told(name: str) -> None:
     assert done.stdout == 2 * (
         f"MissingLibraryError {library} multitables.{name} needs {library}, which is not "
         "installed. Everything else works without it. Install it: pip install "
-        f"multitables[{library}].\n"
+        f"multitables[{EXTRAS.get(library, library)}].\n"
     ), done.stderr
 
 

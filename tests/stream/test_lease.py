@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import pickle
 import weakref
 from pathlib import Path
@@ -108,6 +109,23 @@ def test_rows_go_back_when_guard_and_views_are_gone(numbered: Path) -> None:
         with guard:
             pass
         assert held() == 0
+
+
+def test_kept_blocks_take_no_descriptor(numbered: Path) -> None:
+    """All blocks lie in one mapping, however many of them a program keeps."""
+    with open_queue(numbered, cyclic=True, read_ahead=60) as stream:
+        kept = []
+        for number in range(40):
+            with stream.get(timeout=50.0) as block:
+                kept.append(block)
+            del block
+            if number == 0:
+                before = len(os.listdir("/proc/self/fd"))
+        assert len(os.listdir("/proc/self/fd")) == before
+        for number, view in enumerate(kept):
+            check(view, number * CHUNK)
+        del view
+        kept.clear()
 
 
 def test_out_of_order_releases(numbered: Path) -> None:

@@ -13,6 +13,7 @@ pub mod convert;
 pub mod datatype;
 pub mod descriptor;
 pub mod format_error;
+pub mod lease;
 mod links;
 mod machine;
 pub mod many_files;

@@ -4,8 +4,8 @@
 //! 1. Only this file names what Python may call. The code of each call is in the file of its noun.
 
 use super::{
-    arrange, child, chunks, codec_limit, convert, datatype, descriptor, format_error, machine,
-    many_files, mappings, metadata, order as orders, pieces, read, reader, request_handle,
+    arrange, child, chunks, codec_limit, convert, datatype, descriptor, format_error, lease,
+    machine, many_files, mappings, metadata, order as orders, pieces, read, reader, request_handle,
     requests, ring, saved_index, stages, store, stored, survey, table, whole_ring,
 };
 use engine::counters::{self, COUNTERS};
@@ -103,7 +103,9 @@ fn add_exceptions(module: &Bound<'_, PyModule>) -> PyResult<()> {
     Ok(())
 }
 
-#[pymodule]
+/// It needs no GIL: each class is `Sync`, as the compiler checks, and frozen, so that what changes lies
+/// behind a mutex or in atomics; statics are made once, or belong to a thread.
+#[pymodule(gil_used = false)]
 fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<metadata::MetadataFile>()?;
     module.add_class::<metadata::OpenedFile>()?;
@@ -114,9 +116,9 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<survey::StoredKind>()?;
     module.add_class::<mappings::Mappings>()?;
     module.add_class::<ring::Ring>()?;
-    module.add_class::<ring::Guard>()?;
-    module.add_class::<ring::Guards>()?;
-    module.add_class::<ring::Lease>()?;
+    module.add_class::<lease::Guard>()?;
+    module.add_class::<lease::Guards>()?;
+    module.add_class::<lease::Lease>()?;
     module.add_class::<child::Child>()?;
     module.add_class::<descriptor::Descriptor>()?;
     module.add_class::<codec_limit::Trial>()?;

@@ -1,202 +1,31 @@
 //! The parent's side of the ring, as Python sees it.
 //!
 //! Law:
-//! 1. A block is lent by a `Lease`. Views have the lease as their base; its rows go back to the
-//!    readers when the last view is gone, whatever the order.
-//! 2. The lock of the leases is never held while Python code can run (arrays are made outside it), so a
+//! 1. The lock of the leases is never held while Python code can run (arrays are made outside it), so a
 //!    garbage collection that drops a lease cannot deadlock.
-//! 3. The mapping outlives the stream as long as a view of it lives.
-//! 4. Waiting releases the GIL. What is ready and what is lent is for leases.rs to say.
+//! 2. The mapping outlives the stream as long as a view of it lives.
+//! 3. Waiting releases the GIL. What is ready and what is lent is for leases.rs to say.
 
 use super::child::{Child, refused};
 use super::chunks::{self, ChunkRecord};
 use super::descriptor::Descriptor;
+use super::lease::{Guards, Inner, guard};
 use super::views::{Container, View, Views, known};
 use engine::task_error::Failure;
-use numpy::npyffi::{NPY_ARRAY_WRITEABLE, NpyTypes, PY_ARRAY_API, get_type_object, npy_intp};
-use numpy::{PyArray1, PyArrayDescrMethods};
+use numpy::PyArray1;
 use os::memory::{Mapping, sealed_memfd};
 use pyo3::exceptions::{PyOSError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyTuple};
-use pyo3::{PyTraverseError, PyVisit};
 use serve::process::ring_threads;
 use serve::ring::control;
 use serve::ring::kept_rings::ring_for;
 use serve::ring::leases::{EMPTY, HELD, Leases};
 use serve::ring::maps::map_ring;
-use serve::ring::tape::tape_rows;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::Ordering::SeqCst;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tables::plan::{Chunk, ENDLESS, Plan};
-
-struct Inner {
-    leases: Arc<Leases>,
-    views: Vec<View>,
-    container: Container,
-    /// Rows of the stream before this ring's.
-    first_row: u64,
-}
-
-/// The rows of one block, lent until this is dropped.
-#[pyclass(frozen, module = "_multitables._core")]
-pub struct Lease {
-    inner: Arc<Inner>,
-    block: u64,
-}
-
-impl Drop for Lease {
-    fn drop(&mut self) {
-        self.inner.leases.release(self.block);
-    }
-}
-
-impl Lease {
-    fn arrays<'py>(lease: &Bound<'py, Lease>) -> PyResult<Bound<'py, PyAny>> {
-        let py = lease.py();
-        let inner = &lease.get().inner;
-        let tapes = 0..inner.views.len();
-        match &inner.container {
-            Container::Single => Lease::array(lease, 0),
-            Container::Tuple => {
-                let arrays = tapes.map(|tape| Lease::array(lease, tape));
-                Ok(PyTuple::new(py, arrays.collect::<PyResult<Vec<_>>>()?)?.into_any())
-            }
-            Container::Dict(keys) => {
-                let dict = PyDict::new(py);
-                for (key, tape) in keys.iter().zip(tapes) {
-                    dict.set_item(key.bind(py), Lease::array(lease, tape)?)?;
-                }
-                Ok(dict.into_any())
-            }
-        }
-    }
-
-    fn array<'py>(lease: &Bound<'py, Lease>, tape: usize) -> PyResult<Bound<'py, PyAny>> {
-        let py = lease.py();
-        let this = lease.get();
-        let inner = &this.inner;
-        let view = &inner.views[tape];
-        let leases = &inner.leases;
-        let (begin, end) = leases.block_rows(this.block);
-        let (map, tape) = (&leases.maps.tapes[tape], &leases.plan.tapes[tape]);
-        let of_tape = leases.plan.rows(tape, begin..end);
-        let n_rows = of_tape.end - of_tape.start;
-        // SAFETY: the lease holds these rows: they are published and not given back.
-        let mut rows = unsafe { tape_rows(map, tape, of_tape.start, n_rows) };
-        let mut dims = view.dims;
-        dims[0] = n_rows as npy_intp;
-        // SAFETY: NumPy's C API with the GIL held. `rows` has the size that dtype and dims give
-        // (checked when the ring was made) and stays mapped and lent as long as the base lives,
-        // which is this lease. Both calls steal the reference that they are given.
-        unsafe {
-            let array = PY_ARRAY_API.PyArray_NewFromDescr(
-                py,
-                get_type_object(py, NpyTypes::PyArray_Type),
-                view.dtype.bind(py).clone().into_dtype_ptr(),
-                view.n_dims as i32,
-                dims.as_mut_ptr(),
-                std::ptr::null_mut(),
-                rows.base().cast(),
-                NPY_ARRAY_WRITEABLE,
-                std::ptr::null_mut(),
-            );
-            let array = Bound::from_owned_ptr_or_err(py, array)?;
-            let base = lease.clone().into_any().into_ptr();
-            if PY_ARRAY_API.PyArray_SetBaseObject(py, array.as_ptr().cast(), base) != 0 {
-                return Err(PyErr::fetch(py));
-            }
-            Ok(array)
-        }
-    }
-}
-
-/// One block on its way through ``with guard as block``.
-#[pyclass(module = "multitables")]
-pub struct Guard {
-    lease: Option<Py<Lease>>,
-}
-
-#[pymethods]
-impl Guard {
-    fn __enter__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        match &self.lease {
-            Some(lease) => Lease::arrays(lease.bind(py)),
-            None => Err(closed_error(py)),
-        }
-    }
-
-    fn __exit__(
-        &mut self,
-        _kind: &Bound<'_, PyAny>,
-        _value: &Bound<'_, PyAny>,
-        _trace: &Bound<'_, PyAny>,
-    ) {
-        self.lease = None;
-    }
-
-    /// Rows `(first, end)` of this block, counted from the start of the stream.
-    #[getter]
-    fn rows(&self, py: Python<'_>) -> PyResult<(u64, u64)> {
-        let lease = self.lease.as_ref().ok_or_else(|| closed_error(py))?;
-        let lease = lease.bind(py).get();
-        let (begin, end) = lease.inner.leases.block_rows(lease.block);
-        let first = lease.inner.first_row;
-        Ok((first + begin, first + end))
-    }
-}
-
-fn guard(py: Python<'_>, inner: &Arc<Inner>, block: u64) -> PyResult<Py<PyAny>> {
-    let inner = inner.clone();
-    let lease = Some(Py::new(py, Lease { inner, block })?);
-    Ok(Py::new(py, Guard { lease })?.into_any())
-}
-
-/// The guards of a stream, one after the other. One that is ready costs no Python code.
-#[pyclass(frozen, module = "_multitables._core")]
-pub struct Guards {
-    inner: Arc<Inner>,
-    /// Waits for a guard, and returns anything else when the stream is over.
-    get: Py<PyAny>,
-}
-
-#[pymethods]
-impl Guards {
-    fn __iter__(this: PyRef<'_, Guards>) -> PyRef<'_, Guards> {
-        this
-    }
-
-    fn __next__(&self, py: Python<'_>) -> PyResult<Option<Py<PyAny>>> {
-        if let Ok(block) = self.inner.leases.try_next() {
-            return guard(py, &self.inner, block).map(Some);
-        }
-        let got = self.get.call0(py)?;
-        Ok(got.bind(py).is_instance_of::<Guard>().then_some(got))
-    }
-
-    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
-        visit.call(&self.get)
-    }
-}
-
-fn closed_error(py: Python<'_>) -> PyErr {
-    let happened = "the guard was used after its with block: its rows went back to the ring";
-    let advice = "Copy what you keep inside the with block, or get the next guard";
-    let made = py
-        .import("_multitables.errors")
-        .and_then(|errors| errors.getattr("ClosedError"))
-        .and_then(|class| {
-            let options = PyDict::new(py);
-            options.set_item("advice", advice)?;
-            class.call((happened,), Some(&options))
-        });
-    match made {
-        Ok(error) => PyErr::from_value(error),
-        Err(error) => error,
-    }
-}
 
 /// One stream's shared memory and its blocks.
 #[pyclass(frozen, module = "_multitables._core")]
