@@ -20,9 +20,10 @@ A file is opened in place of `h5py.File` with `open`.
 >>> file = multitables.open("run7.h5")  # doctest: +SKIP
 >>> thumbnail = file["images"][0, ::8, ::8]  # doctest: +SKIP
 
-`TorchDataset`, `TorchMapDataset`, `jax_batches`, `tf_dataset`, `to_dask` and `to_dask_dataframe`
-are for other libraries. They are not in ``__all__``, because naming one imports its library; nor is
-`open`, so that ``from multitables import *`` leaves Python's own as it is.
+`TorchDataset`, `TorchMapDataset`, `jax_batches`, `tf_dataset`, `to_dask`, `to_dask_dataframe`,
+`to_huggingface`, `scan_polars`, `RayDatasource`, `GrainSource`, `GrainDataset`, `LightningData` and
+`DlioReader` are for other libraries. They are not in ``__all__``, because naming one imports its
+library; nor is `open`, so that ``from multitables import *`` leaves Python's own as it is.
 
 Law: this file only names what is public; it has no logic. What `open` needs is imported with it,
 anything else when it is first named.
@@ -80,8 +81,15 @@ from _multitables.parent.open.objects import Datatype
 if typing.TYPE_CHECKING:
     from _multitables.adapters.dask_collections import to_dask as to_dask
     from _multitables.adapters.dask_collections import to_dask_dataframe as to_dask_dataframe
+    from _multitables.adapters.dlio_reader import DlioReader as DlioReader
+    from _multitables.adapters.grain_source import GrainDataset as GrainDataset
+    from _multitables.adapters.grain_source import GrainSource as GrainSource
+    from _multitables.adapters.huggingface_rows import to_huggingface as to_huggingface
     from _multitables.adapters.jax_arrays import JaxBatches as JaxBatches
     from _multitables.adapters.jax_arrays import jax_batches as jax_batches
+    from _multitables.adapters.lightning_data import LightningData as LightningData
+    from _multitables.adapters.polars_scan import scan_polars as scan_polars
+    from _multitables.adapters.ray_source import RayDatasource as RayDatasource
     from _multitables.adapters.tf_tensors import tf_dataset as tf_dataset
     from _multitables.adapters.torch_iterable import TorchDataset as TorchDataset
     from _multitables.adapters.torch_map import TorchMapDataset as TorchMapDataset

@@ -13,18 +13,26 @@ Law
 import os
 import shutil
 import sys
+import sysconfig
 
 from setuptools import setup
 from setuptools.command.build_py import build_py
 from setuptools_rust import Binding, RustExtension
 
 if not sys.platform.startswith("linux"):
-    # said here, because cargo would say it in forty compiler errors (memfd, futex, io_uring)
-    sys.exit(f"multitables runs on Linux only; this is {sys.platform!r}. Nothing was built.")
+    # said here, because cargo would say it in forty compiler errors
+    sys.exit(
+        f"multitables runs on Linux only, because its core shares memory and wakes threads by "
+        f"calls of Linux's kernel, and this is {sys.platform!r}: use it on Linux, in a container, "
+        f"or in WSL 2 on Windows. Nothing was built."
+    )
 
 
 if shutil.which("make") is None:  # a compiler often comes without, and pip has brought ninja
     os.environ.setdefault("CMAKE_GENERATOR", "Ninja")
+
+#: Free-threaded CPython has no limited API up to 3.14; PyO3 leaves it out by itself there.
+HAS_LIMITED_API = not sysconfig.get_config_var("Py_GIL_DISABLED")
 
 
 class BuildPy(build_py):
@@ -46,13 +54,14 @@ class BuildPy(build_py):
 
 setup(
     cmdclass={"build_py": BuildPy},
-    options={"bdist_wheel": {"py_limited_api": "cp310"}},  # one wheel for every CPython from 3.10
+    # one wheel for every CPython from 3.10, but for those without a GIL
+    options={"bdist_wheel": {"py_limited_api": "cp310"}} if HAS_LIMITED_API else {},
     rust_extensions=[
         RustExtension(
             "_multitables._core",
             path="core/crates/python/Cargo.toml",
             binding=Binding.PyO3,
-            py_limited_api=True,
+            py_limited_api=HAS_LIMITED_API,
             rust_version=">=1.85",  # as core/Cargo.toml says, but a clearer message
             debug=False,
             args=["--locked"],

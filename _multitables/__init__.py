@@ -46,6 +46,7 @@
 #       open_options.py      PyTables' open_file options -> what matters to a stream
 #       reach.py             which files a file may lead to
 #       device.py            what kind of device holds a file
+#       progress.py          how far a call is: a bar, and lines of the log
 #       stored_files.py      a file by its name, here or in a store: what identifies it
 #       stored_objects.py    objects of stores: identity and bytes
 #       external_files.py    the raw files of an external dataset
@@ -146,13 +147,15 @@
 #     build_info.py          versions and features, for bug reports
 #     index_file.py          the public index_file
 #     index_files.py         the public index_files: a manifest
-#     progress.py            a bar that shows how far a call is
 #     ranks.py             which rank this process is
 #     event_log.py         when a rank started, opened, read and computed
 #     versions.py            the public versions, and what differs between two
 #     start_blocks.py        what is asked for -> a stream of whichever kind
 #     dependents.py          what ends with an object that has given it out
+#     typed.py               types of methods with several results, for type checkers
 #     titles.py              what a stream is of, in the words of a repr
+#     libraries.py           libraries that blocks are given to
+#     arrow.py               blocks as arrays, record batches and streams of Arrow
 #     notebook.py            HTML of what a repr says, for notebooks
 #     readers/               reader processes
 #       process.py           the only file that starts and signals processes
@@ -267,12 +270,19 @@
 #   adapters/                runs in the user's process, each file with one library
 #     torch_iterable.py      the public TorchDataset: batches as tensors
 #     torch_items.py         items of a collection as tensors
+#     numbered_rows.py       rows by number, which each library makes its own
 #     torch_map.py           the public TorchMapDataset: rows that a sampler chooses
+#     lightning_data.py      the public LightningData: loaders as a data module that resumes
+#     huggingface_rows.py    the public to_huggingface: rows as an iterable dataset
+#     grain_source.py        the public GrainSource and GrainDataset
+#     dlio_reader.py         the public DlioReader: DLIO's reader of HDF5 files, with `open`
 #     torch_tensors.py       arrays -> tensors; ranks and processes that torch knows
 #     loader_epochs.py       the epochs of a DataLoader, told to its processes
 #     pinned.py              rings that CUDA copies from, and when a copy is done
 #     jax_arrays.py          the public jax_batches
 #     dask_collections.py  the public to_dask and to_dask_dataframe
+#     polars_scan.py         the public scan_polars
+#     ray_source.py          the public RayDatasource
 #     tf_tensors.py          the public tf_dataset
 #     netcdf.py              groups of a file as netCDF-4 has them
 #     xarray_engine.py       xarray's engine "multitables": these as datasets of xarray
@@ -285,6 +295,7 @@
 #     advice.py              what would let a dataset be read faster
 #     indexing.py            `index`
 #     bench.py               `bench`: a stream beside a loop over h5py
+#   benchmark/               the benchmark program, over the face, with a map of its own
 #   reader/                  runs only in a reader process
 #     __main__.py            hands the control socket to the core
 #     fallback.py            what the core does not decode, through h5py or PyTables
@@ -296,3 +307,19 @@
 #     plugins.py             where HDF5's plugins lie, and a process that tries one
 #     output.py              what libraries print, held back
 #   _core                    the native core, built from core/: ring, fetch, filters, scatter
+
+import sys
+
+if sys.platform != "linux":
+    raise ImportError(
+        f"multitables runs on Linux only, because its core shares memory and wakes threads by "
+        f"calls of Linux's kernel, and this is {sys.platform!r}: use it on Linux, in a container, "
+        f"or in WSL 2 on Windows"
+    )
+try:
+    import _multitables._core  # noqa: F401 - here, where its lack is explained
+except ImportError as error:
+    raise ImportError(
+        f"the native core of multitables cannot be loaded ({error}), because this copy was not "
+        f"built, or was built for another machine: install multitables here with pip"
+    ) from None

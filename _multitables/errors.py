@@ -33,6 +33,8 @@ def _sentence(text: str) -> str:
 class MultitablesError(Exception):
     """Base of every exception of multitables.
 
+    Read its message to the end: the last sentence says what to do.
+
     Parameters
     ----------
     happened : str
@@ -85,7 +87,11 @@ class SubprocessException(MultitablesError):  # noqa: N818 - a name of the 2.x A
 
 
 class CorruptChunkError(SubprocessException, OSError):
-    """The stored bytes of a chunk do not decode, or decode to the wrong size or checksum."""
+    """The stored bytes of a chunk do not decode, or decode to the wrong size or checksum.
+
+    Copy the file again from its source or from a backup, or leave these rows out:
+    ``skip_damaged=True`` does so in training.
+    """
 
     path: str
     chunk_offset: tuple[int, ...] | None
@@ -99,11 +105,17 @@ class ImageError(CorruptChunkError):
 
 
 class CorruptChunkWarning(MultitablesError, UserWarning):  # noqa: N818 - not raised
-    """A chunk does not decode and is left out, as `Streamer.get_batches` was asked to."""
+    """A chunk does not decode and is left out, as `Streamer.get_batches` was asked to.
+
+    Copy the file again from its source or from a backup, to have all rows.
+    """
 
 
 class MissingFileWarning(MultitablesError, UserWarning):  # noqa: N818 - not raised
-    """A file is broken or lacks a path, and `Streamer` leaves it out, by ``skip_missing=True``."""
+    """A file is broken or lacks a path, and `Streamer` leaves it out, by ``skip_missing=True``.
+
+    Put the file back, or take it from the list of files.
+    """
 
 
 class SavedIndexWarning(MultitablesError, UserWarning):  # noqa: N818 - not raised
@@ -115,11 +127,17 @@ class SlowFilterWarning(MultitablesError, UserWarning):  # noqa: N818 - not rais
 
 
 class AmplificationWarning(MultitablesError, UserWarning):  # noqa: N818 - not raised
-    """A shuffle of samples decodes each chunk several times in an epoch."""
+    """A shuffle of samples decodes each chunk several times in an epoch.
+
+    Let samples overlap less, take fewer of them, or shuffle by chunks.
+    """
 
 
 class LeftOutWarning(MultitablesError, UserWarning):  # noqa: N818 - not raised
-    """A part of a file cannot be read, and what is made of the file lacks it."""
+    """A part of a file cannot be read, and what is made of the file lacks it.
+
+    Nothing has to be done, unless you need that part: then read it with h5py.
+    """
 
 
 class ReaderDiedError(SubprocessException, ChildProcessError):
@@ -161,19 +179,31 @@ class UnknownOptionError(OptionsError, TypeError):
 
 
 class SelectionError(MultitablesError):
-    """An index that its dataset does not take; each is of a class below, as h5py's is."""
+    """An index that its dataset does not take; each is of a class below, as h5py's is.
+
+    Compare the index with the shape that the message names.
+    """
 
 
 class SelectionIndexError(SelectionError, IndexError):
-    """An index that is out of range."""
+    """An index that is out of range.
+
+    Give positions that the shape in the message has; negative ones count from the end.
+    """
 
 
 class SelectionTypeError(SelectionError, TypeError):
-    """Something that is no index of a dataset, or a mask of another shape."""
+    """Something that is no index of a dataset, or a mask of another shape.
+
+    Give integers, slices, lists of integers, or a mask of the shape in the message.
+    """
 
 
 class SelectionValueError(SelectionError, ValueError):
-    """An index with more axes than its dataset has, or without a meaning."""
+    """An index with more axes than its dataset has, or without a meaning.
+
+    Give at most one index for each axis of the shape in the message.
+    """
 
 
 class FileOpenError(MultitablesError, OSError):
@@ -188,7 +218,11 @@ class CorruptFileError(FileOpenError):
 
 
 class StoreError(SubprocessException, FileOpenError):
-    """A store refused a request for an object, failed, or was not reached."""
+    """A store refused a request for an object, failed, or was not reached.
+
+    Check the name, the credentials and the network. What a store refuses while it is busy was
+    tried again before.
+    """
 
 
 class MissingFileError(FileOpenError, FileNotFoundError):
@@ -206,7 +240,10 @@ class MissingDatasetError(MultitablesError, KeyError):
 
 
 class MissingVersionError(MultitablesError, KeyError, IndexError):
-    """The file has no such version, or it was not committed."""
+    """The file has no such version, or it was not committed.
+
+    Choose one of the versions that `versions` lists.
+    """
 
 
 class MissingAttributeError(MultitablesError, KeyError):
@@ -234,7 +271,10 @@ class StageBusyError(MultitablesError, RuntimeError):
 
 
 class QueueClosedException(MultitablesError):  # noqa: N818 - a name of the 2.x API
-    """The queue was closed."""
+    """The queue was closed.
+
+    Take a new queue; `ClosedError`, which is raised, says what was closed.
+    """
 
 
 class ClosedError(QueueClosedException, ValueError, RuntimeError):

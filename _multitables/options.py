@@ -16,7 +16,7 @@ import operator
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, fields
 from functools import lru_cache
-from typing import Any, TypeVar, cast
+from typing import Any, Literal, TypeVar, cast, get_args
 
 import numpy as np
 
@@ -42,11 +42,18 @@ CheckedVersion = str | int | np.datetime64
 MAX_WAIT_SECONDS = 1.0
 #: What may be shuffled, by its number.
 SHUFFLES = _core.SHUFFLES
+Shuffle = Literal["chunks", "window", "full"] | bool | None
+Share = Literal["node"] | None
+#: A number, or whom to ask for it.
+Rank = int | Literal["mpi"]
 #: Orders of the items of a collection.
-ORDERS = ("random", "file", "key")
+Order = Literal["random", "file", "key"]
+ORDERS: tuple[Order, ...] = get_args(Order)
 #: How far a file may reach: what it names is opened as HDF5 does it, in the file's folder only, or
 #: not at all.
-LINKS = ANYWHERE, FOLDER, NO_LINKS = "anywhere", "folder", "none"
+Links = Literal["anywhere", "folder", "none"]
+LINKS: tuple[Links, ...] = get_args(Links)
+ANYWHERE, FOLDER, NO_LINKS = LINKS
 #: Bits of a seed or an epoch.
 SEED_BITS = 63
 MAX_WHOLE = (1 << SEED_BITS) - 1
@@ -139,13 +146,13 @@ def check_number(name: str, value: Any) -> int:
     return number
 
 
-def check_links(name: str, value: Any) -> str | None:
+def check_links(name: str, value: Any) -> Links | None:
     """Check how far a file may reach; None: by whether it is trusted."""
     if value is not None and value not in LINKS:
         expected = ", ".join(map(repr, LINKS))
         advice = "'folder' opens what lies in the folder of the file"
         raise wrong(name, f"is unknown: expected {expected}", value, advice)
-    links: str | None = value
+    links: Links | None = value
     return links
 
 

@@ -20,8 +20,9 @@ import numpy as np
 import numpy.typing as npt
 
 from _multitables.errors import public
+from _multitables.options import Rank
 from _multitables.parent.notebook import InNotebooks
-from _multitables.parent.ranks import Rank, ranks
+from _multitables.parent.ranks import ranks
 
 #: Events that are kept of parts.
 MOST = 1 << 20

@@ -11,13 +11,13 @@ Law
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from _multitables.errors import ClosedError
 from _multitables.index.joined.kept_source import KeptSource
 from _multitables.index.versions.version import VersionKey
-from _multitables.options import CheckedVersion, check_names, checked
-from _multitables.parent.ranks import Rank, ranks
+from _multitables.options import CheckedVersion, Order, Rank, Share, Shuffle, check_names, checked
+from _multitables.parent.ranks import ranks
 from _multitables.parent.readers.reader_pool import ReaderPool
 from _multitables.parent.stream.open_stream import DataSpec, check_one_file
 from _multitables.parent.titles import file_title
@@ -36,13 +36,27 @@ from _multitables.plan.weights import check_weights
 from _multitables.tree import Paths, one_path, structure_of
 
 if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
     from _multitables.parent.batches.batches import Batches
     from _multitables.parent.batches.loader import Loader
     from _multitables.parent.batches.unit import FileUnit
     from _multitables.parent.collection.collection import Collection
     from _multitables.parent.columns.columns import Columns
+    from _multitables.parent.ragged.ragged_block import RaggedBlock
+    from _multitables.parent.typed import (
+        Array,
+        Arrays,
+        BatchKeywords,
+        Named,
+        NamedArrays,
+        One,
+        Several,
+    )
+    from _multitables.tree import Ragged
 
     L = TypeVar("L", bound=Loader)
+    Made = TypeVar("Made")
 W = TypeVar("W", bound=LoaderOptions)
 
 
@@ -61,13 +75,48 @@ class FileLoaders:
         self._closed = False
         self._reader_pool = ReaderPool(False, self._wanted.library_timeout_seconds)
 
+    @overload
+    def get_batches(
+        self, path: One, batch_size: int, **options: Unpack[BatchKeywords]
+    ) -> Batches[Array]: ...
+
+    @overload
+    def get_batches(
+        self, path: Ragged, batch_size: int, **options: Unpack[BatchKeywords]
+    ) -> Batches[RaggedBlock]: ...
+
+    @overload
+    def get_batches(
+        self, path: Several, batch_size: int, **options: Unpack[BatchKeywords]
+    ) -> Batches[Arrays]: ...
+
+    @overload
+    def get_batches(
+        self, path: Named, batch_size: int, **options: Unpack[BatchKeywords]
+    ) -> Batches[NamedArrays]: ...
+
+    @overload
+    def get_batches(
+        self,
+        path: Paths,
+        batch_size: int,
+        *,
+        transform: Callable[[Any], Made],
+        **options: Unpack[BatchKeywords],
+    ) -> Batches[Made]: ...
+
+    @overload
+    def get_batches(
+        self, path: Paths, batch_size: int, **options: Unpack[BatchKeywords]
+    ) -> Batches[Any]: ...
+
     def get_batches(
         self,
         path: Paths,
         batch_size: int,
         *,
         n_procs: int | None = None,
-        shuffle: str | bool | None = None,
+        shuffle: Shuffle = None,
         seed: int = 0,
         epochs: int | None = 1,
         start_epoch: int = 0,
@@ -84,7 +133,7 @@ class FileLoaders:
         skip_damaged: bool = False,
         inner: Any = None,
         version: VersionKey | None = None,
-        share: str | None = None,
+        share: Share = None,
         sample: Sample | None = None,
         weights: Any = None,
         draws: int | None = None,
@@ -227,7 +276,7 @@ class FileLoaders:
         path: str | Sequence[str] | Mapping[str, str],
         by: int | str = 0,
         scales: bool = True,
-        order: str = "random",
+        order: Order = "random",
         seed: int = 0,
         epochs: int | None = 1,
         n_procs: int | None = None,
@@ -239,7 +288,7 @@ class FileLoaders:
         start_epoch: int = 0,
         ring_bytes: int | None = None,
         skip_damaged: bool = False,
-        share: str | None = None,
+        share: Share = None,
     ) -> Collection:
         """Stream many datasets, item by item: all that share a part of their paths come together.
 
@@ -318,7 +367,7 @@ class FileLoaders:
         n_procs: int | None = None,
         rank: Rank = 0,
         world_size: int = 1,
-        share: str | None = None,
+        share: Share = None,
     ) -> Columns:
         """Stream columns of a group, or of several, in blocks that never split an index value.
 

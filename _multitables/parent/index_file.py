@@ -27,6 +27,7 @@ from _multitables.errors import (
 )
 from _multitables.index.files.name import one_file_named
 from _multitables.index.files.open_options import OpenOptions
+from _multitables.index.files.progress import shown
 from _multitables.index.files.stored_objects import put
 from _multitables.index.kerchunk.layout import JSON, PARQUET, is_references
 from _multitables.index.opened.open_files import OpenFile, open_file
@@ -36,7 +37,6 @@ from _multitables.index.types.hdf5_errors import cannot_open
 from _multitables.index.written.references import replaced_folder, write_json, write_parquet
 from _multitables.index.written.saved_index import save
 from _multitables.index.written.zarr_nodes import Node, nodes
-from _multitables.parent.progress import shown
 from _multitables.remote.names import absolute, is_remote, kind_of
 from _multitables.remote.options import StorageOptions
 

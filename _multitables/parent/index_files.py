@@ -25,6 +25,7 @@ from _multitables.errors import (
 from _multitables.index.files.name import Filename
 from _multitables.index.files.names import files_named, whole_names
 from _multitables.index.files.open_options import OpenOptions
+from _multitables.index.files.progress import shown
 from _multitables.index.files.stored_files import fingerprint_of
 from _multitables.index.files.stored_objects import concurrently
 from _multitables.index.joined.manifest import Manifest
@@ -34,7 +35,6 @@ from _multitables.index.opened.open_files import OpenFile, open_file
 from _multitables.index.saved.format import replaced
 from _multitables.index.saved.places import SUFFIX, is_manifest
 from _multitables.index.written.saved_index import save_all
-from _multitables.parent.progress import shown
 from _multitables.remote.names import absolute, is_remote
 from _multitables.remote.options import StorageOptions
 

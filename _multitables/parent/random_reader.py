@@ -21,6 +21,7 @@ from _multitables.index.files.name import Filename
 from _multitables.index.files.open_options import check_open_options
 from _multitables.index.joined.kept_source import KeptSource
 from _multitables.index.versions.version import VersionKey
+from _multitables.options import Links
 from _multitables.parent.notebook import InNotebooks
 from _multitables.parent.ragged.open_rows import Entry
 from _multitables.parent.ragged.rows_of_requests import asking_rows
@@ -112,7 +113,7 @@ class Reader(InNotebooks):
         cache_limit_bytes: int | None = None,
         library_timeout_seconds: float | None = options.LIBRARY_TIMEOUT_SECONDS,
         trusted: bool = True,
-        links: str | None = None,
+        links: Links | None = None,
         storage_options: Mapping[str, Any] | None = None,
         **kw_args: Any,
     ) -> None:

@@ -7,12 +7,8 @@ Law
 
 from __future__ import annotations
 
-from typing import Literal
-
 from _multitables.errors import MissingLibraryError, OptionsError
-
-#: A number, or whom to ask for it.
-Rank = int | Literal["mpi"]
+from _multitables.options import Rank
 
 
 def ranks(rank: Rank, world_size: int) -> tuple[int, int]:

@@ -11,7 +11,8 @@ Law
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, overload
 
 from _multitables import options
 from _multitables.errors import QueueClosed, public
@@ -19,7 +20,8 @@ from _multitables.index.files.name import Filename
 from _multitables.index.files.open_options import check_open_options
 from _multitables.index.joined.kept_source import KeptSource
 from _multitables.index.versions.version import VersionKey, VersionKeys
-from _multitables.options import check_any_version, checked
+from _multitables.options import Links, check_any_version, checked
+from _multitables.parent.arrow import table_of
 from _multitables.parent.dependents import Dependents
 from _multitables.parent.file_loaders import FileLoaders
 from _multitables.parent.notebook import InNotebooks
@@ -28,7 +30,24 @@ from _multitables.parent.stream.stream_queue import StreamQueue
 from _multitables.parent.titles import count, file_title
 from _multitables.plan.casts import Dtype, Images, Scales
 from _multitables.plan.reader_options import StreamerOptions, stream_options
-from _multitables.tree import Paths, structure_of
+from _multitables.tree import Paths, Ragged, structure_of
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from _multitables.parent.ragged.ragged_block import RaggedBlock
+    from _multitables.parent.stream.stream_queue import VersionsQueue
+    from _multitables.parent.typed import (
+        Array,
+        Arrays,
+        Named,
+        NamedArrays,
+        One,
+        Several,
+        SeveralVersions,
+        StreamKeywords,
+        VersionKeywords,
+    )
 
 
 @public
@@ -96,7 +115,7 @@ class Streamer(FileLoaders, InNotebooks):
         rotational: bool | None = None,
         library_timeout_seconds: float | None = options.LIBRARY_TIMEOUT_SECONDS,
         trusted: bool = True,
-        links: str | None = None,
+        links: Links | None = None,
         skip_missing: bool = False,
         storage_options: Mapping[str, Any] | None = None,
         **kw_args: Any,
@@ -123,6 +142,41 @@ class Streamer(FileLoaders, InNotebooks):
         return f"<Streamer of {file_title(self.filename)}: {count(n_open, 'open queue')}, {state}>"
 
     # ---- streams
+
+    @overload
+    def get_queue(
+        self, path: One, n_procs: int | None = None, **options: Unpack[VersionKeywords]
+    ) -> StreamQueue[Array]: ...
+
+    @overload
+    def get_queue(
+        self, path: Ragged, n_procs: int | None = None, **options: Unpack[VersionKeywords]
+    ) -> StreamQueue[RaggedBlock]: ...
+
+    @overload
+    def get_queue(
+        self, path: Several, n_procs: int | None = None, **options: Unpack[VersionKeywords]
+    ) -> StreamQueue[Arrays]: ...
+
+    @overload
+    def get_queue(
+        self, path: Named, n_procs: int | None = None, **options: Unpack[VersionKeywords]
+    ) -> StreamQueue[NamedArrays]: ...
+
+    @overload
+    def get_queue(
+        self,
+        path: Paths,
+        n_procs: int | None = None,
+        *,
+        version: SeveralVersions,
+        **options: Unpack[StreamKeywords],
+    ) -> VersionsQueue: ...
+
+    @overload
+    def get_queue(
+        self, path: Paths, n_procs: int | None = None, **options: Unpack[VersionKeywords]
+    ) -> StreamQueue[Any]: ...
 
     def get_queue(
         self,
@@ -220,6 +274,21 @@ class Streamer(FileLoaders, InNotebooks):
         """
         return self._start(locals())
 
+    @overload
+    def get_generator(
+        self, path: Several, n_procs: int | None = None, **options: Unpack[VersionKeywords]
+    ) -> Iterator[Arrays]: ...
+
+    @overload
+    def get_generator(
+        self, path: Named, n_procs: int | None = None, **options: Unpack[VersionKeywords]
+    ) -> Iterator[NamedArrays]: ...
+
+    @overload
+    def get_generator(
+        self, path: Paths, n_procs: int | None = None, **options: Unpack[VersionKeywords]
+    ) -> Iterator[Any]: ...
+
     def get_generator(
         self,
         path: Paths,
@@ -305,7 +374,9 @@ class Streamer(FileLoaders, InNotebooks):
         wanted = stream_options(given)
         spec = self._spec(given, None if wanted.has_versions else wanted.version)
         self._check_open()
-        return self._queues.add(start_blocks(self._reader_pool, spec, wanted, tail_only=tail_only))
+        stream = start_blocks(self._reader_pool, spec, wanted, tail_only=tail_only)
+        stream.as_table = partial(table_of, spec.path, spec.field, wanted)
+        return self._queues.add(stream)
 
     def __enter__(self) -> Streamer:
         self._reader_pool.keep = self._file.keeps = True

@@ -17,7 +17,7 @@ from _multitables.index.files.name import one_file_named
 from _multitables.index.versions.diff import differing_rows
 from _multitables.index.versions.sources import of_version, whole_history
 from _multitables.index.versions.version import Version, VersionKey
-from _multitables.options import check_version
+from _multitables.options import Links, check_version
 from _multitables.parent.notebook import InNotebooks
 from _multitables.parent.titles import count, file_title
 from _multitables.remote.options import StorageOptions
@@ -28,7 +28,7 @@ def versions(
     filename: str | os.PathLike[str],
     storage_options: Mapping[str, Any] | None = None,
     *,
-    links: str | None = None,
+    links: Links | None = None,
 ) -> Versions:
     """List the versions of a file that the package versioned-hdf5 wrote.
 
@@ -74,7 +74,7 @@ class Versions(Mapping[str, Version], InNotebooks):
         self,
         filename: str | os.PathLike[str],
         storage_options: Mapping[str, Any] | None = None,
-        links: str | None = None,
+        links: Links | None = None,
     ) -> None:
         storage = StorageOptions.of(storage_options)
         name, storage = one_file_named(filename, "versions", storage)

@@ -19,12 +19,14 @@ from functools import partial
 from typing import Any
 
 from _multitables.errors import OptionsError
-from _multitables.plan.sharding import Shard, delivered, joined, shard_of, without
+from _multitables.plan.sharding import Shard, delivered, delivered_by, joined, shard_of, without
 
 #: Of states; another number is a state of another version of the library.
 VERSION = 1
 #: Ranks that a state may speak of; more are damage.
 MAX_RANKS = 1 << 20
+#: More batches than any rank has.
+EVERYTHING = 1 << 62
 
 
 @dataclass(frozen=True)
@@ -154,20 +156,21 @@ def _together(parsed: Sequence[tuple[Position, Shard]], identity: Mapping[str, A
     behind = min((position for position, _ in others), key=lambda position: position.epoch)
     epoch, ranges = behind.epoch, behind.ranges
     # What earlier ranks had left, those that are idle since have had their share of.
-    taken = [one for _, shard in idle for one in delivered(ranges, shard, 1 << 62)]
+    done = {shard.rank: EVERYTHING for _, shard in idle}
     for position, shard in others:
         if position.epoch == epoch:
             if position.ranges != ranges:
                 raise refused("states are of different runs", "Give the states of one run")
-            taken += delivered(ranges, shard, position.batches)
+            done[shard.rank] = position.batches
         elif position.epoch == epoch + 1 and position.batches == 0:
-            taken += delivered(ranges, shard, 1 << 62)
+            done[shard.rank] = EVERYTHING
         else:
             raise refused(
                 f"ranks stand in different epochs ({epoch} and {position.epoch})",
                 "Save the states of all ranks after the same number of batches",
             )
-    left = joined(without(ranges, joined(sorted(taken))))
+    taken = delivered_by(ranges, others[0][1], done)
+    left = joined(without(ranges, taken))
     return Position(epoch, behind.stop, tuple(left))
 
 

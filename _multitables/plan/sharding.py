@@ -15,8 +15,10 @@ Law
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Sequence
+from bisect import bisect_right
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from operator import itemgetter
 
 #: Ranges of positions.
 Ranges = Sequence[tuple[int, int]]
@@ -54,6 +56,8 @@ def between(ranges: Ranges, start: int, stop: int) -> list[tuple[int, int]]:
     """Cut out what comes after `start` and before `stop` positions."""
     found = []
     for begin, end in ranges:
+        if stop <= 0:
+            break
         low, high = max(begin, begin + start), min(end, begin + stop)
         if low < high:
             found.append((low, high))
@@ -96,13 +100,25 @@ def run_of_node(ranges: Ranges, shard: Shard) -> list[tuple[int, int]]:
 
 
 def without(ranges: Ranges, taken: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Return `ranges` less what is in `taken`."""
-    left = list(ranges)
-    for low, high in taken:
-        cut = []
-        for begin, end in left:
-            cut += [(begin, min(end, low)), (max(begin, high), end)]
-        left = [(begin, end) for begin, end in cut if begin < end]
+    """Return `ranges` less what is in `taken`, which may overlap."""
+    gone: list[tuple[int, int]] = []
+    for low, high in sorted(taken):
+        if gone and low <= gone[-1][1]:
+            gone[-1] = (gone[-1][0], max(gone[-1][1], high))
+        elif low < high:
+            gone.append((low, high))
+    left = []
+    for begin, end in ranges:
+        at = begin
+        for number in range(bisect_right(gone, begin, key=itemgetter(1)), len(gone)):
+            low, high = gone[number]
+            if low >= end:
+                break
+            if at < low:
+                left.append((at, low))
+            at = high
+        if at < end:
+            left.append((at, end))
     return left
 
 
@@ -120,3 +136,22 @@ def joined(ranges: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
 def delivered(ranges: Ranges, shard: Shard, batches: int) -> list[tuple[int, int]]:
     """Return what `shard.rank` has delivered of `ranges` with its first `batches` batches."""
     return between(shard_of(ranges, shard), 0, batches * shard.batch_size)
+
+
+def delivered_by(ranges: Ranges, shard: Shard, batches: Mapping[int, int]) -> list[tuple[int, int]]:
+    """Return what ranks have delivered of `ranges`, by their numbers, with their first batches."""
+    size, found = shard.batch_size, list[tuple[int, int]]()
+    for first in sorted({rank - rank % shard.node for rank in batches}):
+        one = replace(shard, rank=first)
+        if shard.node == 1:
+            found += delivered(ranges, one, batches[first])
+            continue
+        # Turns that all of a node have taken lie together: a turn of each would be too many ranges.
+        run, counts = run_of_node(ranges, one), [batches.get(first + n, 0) for n in range(one.node)]
+        turn_rows, turns = one.node * size, min(counts)
+        found += between(run, 0, turns * turn_rows)
+        for number, count in enumerate(counts):
+            last = min(count, -(-length(run) // turn_rows))
+            for begin in range(turns * turn_rows, last * turn_rows, turn_rows):
+                found += between(run, begin + number * size, begin + (number + 1) * size)
+    return found

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -44,13 +43,8 @@ class Access:
     @cached_property
     def encoded(self) -> bytes:
         """The bytes for the core; see the law."""
-        limits = ("max_gap_bytes", "max_request_bytes", "max_memory_bytes", "max_requests")
-        options = self.options.at(self.name)
-        numbers = [options.get(name) for name in (*limits, "cache_bytes")]
-        folder = os.fsencode(options.get("cache_folder"))
         text = [self.etag, self.options.client_text(self.name)]
-        head = " ".join(map(str, numbers)).encode()
-        return b"\n".join([head, folder, json.dumps(text).encode()])
+        return self.options.at(self.name).limits + b"\n" + json.dumps(text).encode()
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Access, (self.name, self.etag, self.options)  # not what `encoded` has kept

@@ -19,6 +19,7 @@ import os
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 from _multitables.errors import OptionsError
@@ -271,12 +272,25 @@ class StorageOptions:
                 advice="Leave it out, or give the https:// name of the object",
                 option="headers",
             )
-        told = {
-            "own": {key: options.get(key) for key in OWN if key not in _LIMITS},
-            "store": dict(options.store),
-            "query": dict(self.queries).get(name, ""),
-        }
+        query = dict(self.queries).get(name, "")
+        return options._client_text if not query else options._text_with(query)
+
+    @cached_property
+    def _client_text(self) -> str:
+        """The text for any object whose name has no query: there may be 100,000 of them."""
+        return self._text_with("")
+
+    def _text_with(self, query: str) -> str:
+        own = {key: self.get(key) for key in OWN if key not in _LIMITS}
+        told = {"own": own, "store": dict(self.store), "query": query}
         return json.dumps({key: value for key, value in told.items() if value}, sort_keys=True)
+
+    @cached_property
+    def limits(self) -> bytes:
+        """The limits that the core keeps, in two lines; see access.py."""
+        names = ("max_gap_bytes", "max_request_bytes", "max_memory_bytes", "max_requests")
+        numbers = [self.get(name) for name in (*names, "cache_bytes")]
+        return " ".join(map(str, numbers)).encode() + b"\n" + os.fsencode(self.get("cache_folder"))
 
     def __repr__(self) -> str:
         shown = {key: value for key, value in (*self.own, *self.store) if key in SHOWN}

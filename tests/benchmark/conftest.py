@@ -18,11 +18,11 @@ import pytest
 from obstore.store import MemoryStore
 from runs import ENDING, TINY
 
-from _benchmark.contract import Source
-from _benchmark.data import workloads
-from _benchmark.harness.rounds import summary
-from _benchmark.report import charts, parquet
-from _benchmark.report.tables import Chart, Series
+from _multitables.benchmark.contract import Source
+from _multitables.benchmark.data import workloads
+from _multitables.benchmark.harness.rounds import summary
+from _multitables.benchmark.report import charts, parquet
+from _multitables.benchmark.report.tables import Chart, Series
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:

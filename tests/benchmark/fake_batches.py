@@ -16,7 +16,7 @@ import numpy as np
 import tables
 from faulty_libraries import FakeQueue
 
-from _benchmark.data import workloads
+from _multitables.benchmark.data import workloads
 
 Lie = Callable[[Any, int], Any]
 N_ROWS, BATCH_ROWS = 4100, 256

@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 if TYPE_CHECKING:
-    from _benchmark.contenders.streams import Stream
-    from _benchmark.contract import Source
-    from _benchmark.studies.sweep.lines import MakeContender
+    from _multitables.benchmark.contenders.streams import Stream
+    from _multitables.benchmark.contract import Source
+    from _multitables.benchmark.studies.sweep.lines import MakeContender
 
 
 def _one_bit(block: Any, at: int) -> Any:
@@ -106,7 +106,7 @@ def fake_stream(
     """`Stream` over a library that lies, in every cell or only in one."""
     import tables
 
-    from _benchmark.contenders.streams import Stream
+    from _multitables.benchmark.contenders.streams import Stream
 
     def make(
         source: Source, access: str, n_procs: int, options: Any, _cold: bool = False

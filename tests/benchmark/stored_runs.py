@@ -10,10 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 
-from _benchmark.harness.results import ResultFile
-from _benchmark.studies.sweep import plan as sweep_plan
-from _benchmark.studies.targets import verdicts
+from _multitables.benchmark.harness.results import ResultFile
+from _multitables.benchmark.studies.frame import Plan
+from _multitables.benchmark.studies.sweep import cases as sweep_cases
+from _multitables.benchmark.studies.sweep.views import views
+from _multitables.benchmark.studies.views import COLUMNS
 
 FACTS = {
     "machine": "Some 8-core CPU (x86_64)",
@@ -28,7 +31,7 @@ FACTS = {
     "run": "1 GiB of decoded data a file",
 }
 
-#: (access, complib, complevel) -> number of processes -> MB/s of each cycle
+#: (access, complib, complevel) -> number of processes -> MB/s of each round
 Rates = Mapping[tuple[str, str, int], Mapping[int, Sequence[float]]]
 
 RISING: Rates = {
@@ -38,32 +41,49 @@ RISING: Rates = {
 }
 
 
-def keep_sweep(directory: Path, by_contender: Mapping[str, Rates], driver: str = "direct") -> None:
+def sweep_row(
+    data: str, complib: str, level: int, contender: str, access: str, driver: str, n_procs: int
+) -> dict[str, object]:
+    """The columns of a row of the sweep, but for the figures."""
+    return {
+        "study": "sweep",
+        "place": "/data",
+        "data": data,
+        "complib": complib,
+        "complevel": level,
+        "contender": contender,
+        "access": access,
+        "driver": driver,
+        "n_procs": n_procs,
+        "limit_mb_per_s": "",
+        "unit": "MB/s",
+        "rows": 262144,
+        "row_bytes": 4096,
+        "stored_bytes": 2**30,
+        "decoded_bytes": 2**30,
+    }
+
+
+def keep_sweep(
+    directory: Path,
+    by_contender: Mapping[str, Rates],
+    driver: str = "direct",
+    cache: str = "warm",
+) -> None:
     """A sweep of one device, in `directory`."""
-    with ResultFile(str(directory), "sweep", sweep_plan.COLUMNS, FACTS) as file:
+    columns = Plan([], views, sweep_cases.KEYS, sweep_cases.MORE).columns
+    with ResultFile(str(directory), "sweep", columns, FACTS) as file:
         for contender, rates in by_contender.items():
             for (access, complib, level), by_processes in rates.items():
                 for n_procs, values in by_processes.items():
-                    for cycle, value in enumerate(values):
+                    row = sweep_row("noise", complib, level, contender, access, driver, n_procs)
+                    for number, value in enumerate(values):
                         file.add(
-                            study="sweep",
-                            place="/data",
-                            data="noise",
-                            complib=complib,
-                            complevel=level,
-                            contender=contender,
-                            access=access,
-                            driver=driver,
-                            n_procs=n_procs,
-                            limit_mb_per_s=None,
-                            cache="bypassed" if driver == "direct" else "warm",
-                            cycle=cycle,
-                            rows=262144,
-                            row_bytes=4096,
-                            stored_bytes=2**30,
+                            **row,
+                            cache="bypassed" if driver == "direct" else cache,
+                            round=number,
                             seconds=2**30 / 1e6 / value,
-                            decoded_bytes=2**30,
-                            mb_per_s=value,
+                            value=value,
                             stored_mb_per_s=value,
                         )
         file.save_json(interrupted=False)
@@ -89,12 +109,13 @@ def keep_targets(
     directory: Path,
     figures: Figures = FIGURES,
     targets: Sequence[Mapping[str, object]] = TARGETS,
-    faults: Sequence[str] = (),
+    faults: Sequence[Mapping[str, str]] = (),
     interrupted: bool = False,
     study: str = "targets",
+    left_out: Mapping[str, object] = MappingProxyType({}),
 ) -> None:
     """A study of targets, in `directory`."""
-    with ResultFile(str(directory), study, verdicts.COLUMNS, FACTS) as file:
+    with ResultFile(str(directory), study, COLUMNS, FACTS) as file:
         for part, dataset, contender, unit, values in figures:
             for number, value in enumerate(values):
                 file.add(
@@ -107,4 +128,5 @@ def keep_targets(
                     value=value,
                     unit=unit,
                 )
-        file.save_json(interrupted=interrupted, targets=list(targets), faults=list(faults))
+        more = {"targets": list(targets), "faults": list(faults), "left_out": dict(left_out)}
+        file.save_json(interrupted=interrupted, **more)

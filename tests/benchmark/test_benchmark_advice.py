@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from _benchmark.analysis import advice
-from _benchmark.analysis.advice import Bounds, Growing, Shape
+from _multitables.benchmark.analysis import advice
+from _multitables.benchmark.analysis.advice import Bounds, Growing, Shape
 
 RATE = st.floats(1, 1e6)
 CORES = st.integers(1, 128)

@@ -18,10 +18,10 @@ import numpy as np
 import pytest
 import tables
 
-from _benchmark.contenders import bounds, streams
-from _benchmark.contract import Source
-from _benchmark.data import dataset_storage, workloads
-from _benchmark.machine import environment, page_cache
+from _multitables.benchmark.contenders import bounds, streams
+from _multitables.benchmark.contract import Source
+from _multitables.benchmark.data import dataset_storage, workloads
+from _multitables.benchmark.machine import environment, page_cache
 
 ROWS = np.arange(1000 * 12, dtype="<i4").reshape(1000, 12)
 

@@ -12,12 +12,12 @@ import xml.etree.ElementTree as ET
 
 import pytest
 
-from _benchmark.harness.rounds import Summary, summary
-from _benchmark.report.tables import Chart, Series
+from _multitables.benchmark.harness.rounds import Summary, summary
+from _multitables.benchmark.report.tables import Chart, Series
 
 pytest.importorskip("matplotlib", reason="matplotlib comes with the extra plots")
 
-from _benchmark.report import charts
+from _multitables.benchmark.report import charts
 
 FLAT = Summary(100.0, 100.0, 100.0, 1)
 SPREAD = Summary(100.0, 60.0, 130.0, 3)
@@ -109,3 +109,43 @@ def test_the_users_settings_are_neither_used_nor_changed() -> None:
         mine = dict(mpl.rcParams)
         assert charts.draw(lines()) == before
         assert dict(mpl.rcParams) == mine
+
+
+# ---- what readers see
+
+
+@pytest.mark.parametrize("span", [(0.9, 1.3), (1.0, 4.0), (0.4, 14.0), (0.9, 180.0)])
+def test_ratios_have_plain_ticks_at_any_span(span: tuple[float, float]) -> None:
+    low, high = span
+    points = [("slow", Summary(low, low, low, 1)), ("fast", Summary(high, high, high, 1))]
+    said = words(charts.draw(Chart("r", "t", "x", "times", [Series("a", points)], "ratios")))
+    assert not any("mathdefault" in word or "$" in word for word in said)
+    assert len({"0.5", "1", "2", "5", "10", "100"} & set(said)) >= 2
+
+
+def test_long_titles_and_words_are_broken_into_lines() -> None:
+    title = "Peers at their best number of processes, " + "with a long name of data, " * 4
+    word = "multitables, batches mixed over a window, direct queue, x2, blosc:lz4 5"
+    chart = Chart("long", title, "x", "y", [Series("a", [(word, FLAT)])], "bars")
+    svg = charts.draw(chart)
+    said = words(svg)
+    assert all(len(one) <= charts.TITLE_LETTERS for one in said)
+    assert " ".join(one for one in said if one in title) == title.strip()
+    assert " ".join(one for one in said if one in word and not one.isdigit()) == word
+    # the title begins at the left edge, and each line of it ends inside of the drawing
+    width = float(re.search(r'viewBox="0 0 ([0-9.]+) ', svg)[1])  # type: ignore[index]
+    for one in ET.fromstring(svg).iter():
+        if one.tag.endswith("text") and "".join(one.itertext()) in title:
+            place = " ".join(one.attrib.values())
+            left = float(re.search(r"translate\(([0-9.]+)", place)[1])  # type: ignore[index]
+            assert left < 0.05 * width
+
+
+def test_legends_have_the_order_of_the_series() -> None:
+    rising = [
+        Series(f"level {n}", [(1.0, FLAT), (2.0, Summary(n + 1.0, n + 1.0, n + 1.0, 1))])
+        for n in (0, 3, 9)
+    ]
+    for series in (rising, rising[::-1]):
+        said = words(charts.draw(Chart("legend", "t", "x", "y", series)))
+        assert [one for one in said if one.startswith("level")] == [one.label for one in series]

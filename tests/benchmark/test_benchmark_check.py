@@ -16,13 +16,13 @@ import pytest
 from faulty_libraries import LIES, fake_stream
 from hypothesis import given
 from hypothesis import strategies as st
-from runs import left_behind, rows_of, some_run, sweep_arguments
+from runs import case_of, left_behind, measured, rows_of, study_run, sweep_arguments
 
-from _benchmark.contenders import streams
-from _benchmark.contract import Source, differs, promised
-from _benchmark.harness.runner import against
-from _benchmark.loops import stream_loop
-from _benchmark.studies.sweep import study as device_sweep
+from _multitables.benchmark.contenders import streams
+from _multitables.benchmark.contract import Source, differs, promised
+from _multitables.benchmark.harness.runner import against
+from _multitables.benchmark.loops import stream_loop
+from _multitables.benchmark.studies.sweep import study as device_sweep
 
 
 @pytest.mark.parametrize("access", stream_loop.EVERY_ACCESS)
@@ -69,19 +69,19 @@ def test_a_contender_that_raises_has_no_number(capsys: pytest.CaptureFixture[str
     assert status == 1
     out = capsys.readouterr().out
     assert "FAILED" in out
-    assert "noise blosc 3 multitables generator direct 1: RuntimeError: it broke" in out
+    assert "complib blosc, complevel 3, contender multitables, access generator" in out
+    assert "n_procs 1: RuntimeError: it broke." in out
     assert rows_of("sweep") == []
 
 
 def test_the_targets_measure_nobody_who_is_faulty(tiny: Source, tmp_path: Path) -> None:
-    run = some_run(tmp_path)
-    with run.results:
-        faulty = fake_stream(LIES["one bit"])(tiny, "queue", 1, {})
-        verified = streams.h5py_read(tiny)
-        right = against(lambda: streams.oracle(tiny))
-        found = run.rates("part", "data", [faulty, verified], right, tiny.filename)
-    assert list(found) == [verified.name]
-    assert "data differs" in run.faults[0]
+    faulty = fake_stream(LIES["one bit"])(tiny, "queue", 1, {})
+    verified = streams.h5py_read(tiny)
+    right = against(lambda: streams.oracle(tiny))
+    case = case_of(faulty, verified, differs=right, files=[tiny.filename])
+    run = measured(study_run(tmp_path, case))
+    assert [row["contender"] for row in run.results.rows] == [verified.name]
+    assert "data differs" in run.faults[0]["fault"]
 
 
 @pytest.mark.parametrize("make", [streams.pytables_read, streams.h5py_read])

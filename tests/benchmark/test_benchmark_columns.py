@@ -20,17 +20,22 @@ import pytest
 from runs import rows_of
 
 import multitables_benchmark
-from _benchmark.analysis import rank_logs
-from _benchmark.contenders.columns_contenders import BINS, Analysis, Oracle, found_mpiexec
-from _benchmark.contract import ContenderError, WrongDataError
-from _benchmark.data import particle_columns
-from _benchmark.data.particle_columns import KEY
-from _benchmark.harness import results
-from _benchmark.harness.rounds import summary
-from _benchmark.loops.columns_recipes import histogram, rows_of_rank
-from _benchmark.report.charts import draw
-from _benchmark.report.tables import Chart, Series
-from _benchmark.studies.columns.views import views
+from _multitables.benchmark.analysis import rank_logs
+from _multitables.benchmark.contenders.columns_contenders import (
+    BINS,
+    Analysis,
+    Oracle,
+    found_mpiexec,
+)
+from _multitables.benchmark.contract import ContenderError, WrongDataError
+from _multitables.benchmark.data import particle_columns
+from _multitables.benchmark.data.particle_columns import KEY
+from _multitables.benchmark.harness import results
+from _multitables.benchmark.harness.rounds import summary
+from _multitables.benchmark.loops.columns_recipes import histogram, rows_of_rank
+from _multitables.benchmark.report.charts import draw
+from _multitables.benchmark.report.tables import Chart, Series
+from _multitables.benchmark.studies.columns.views import views
 
 pytest.importorskip("pandas", reason="the published method makes tables of pandas")
 HAS_MPI = bool(importlib.util.find_spec("mpi4py") and found_mpiexec())
@@ -198,6 +203,26 @@ def test_a_run_its_logs_and_its_report(capsys: pytest.CaptureFixture[str], tmp_p
     assert multitables_benchmark.main([*words, "--ranks", "1"]) == 0
     left = {path.name for path in Path("results/columns_logs").iterdir()}
     assert left == {name for name in folders if "_1ranks_" in name}
+
+
+def test_the_published_method_stands_beside_ours() -> None:
+    rows = []
+    for number in range(3):
+        for who, seconds in (("published", 4.0 + number), ("multitables", 2.0)):
+            row = {"storage": "gzip", "ranks": "2", "contender": who, "round": str(number)}
+            row |= {"unit": "s", "read": str(seconds), "compute": "1.0", "total": "3.0"}
+            row |= {"rank_reads": f"{seconds} 0.5", "rank_bytes": "3000000 1000000"}
+            rows.append(row)
+    view, _ = views(results.Kept("columns", rows, {}))
+    (table,) = view.tables
+    assert list(table.rows[0][:4]) == ["2", "published", "5 (4-6)", "1 (1-1)"]
+    assert list(table.rows[0][6:8]) == ["2 (1-3)", "2.5x (2-3)"]
+    assert list(table.rows[1][-3:]) == ["", "", ""]
+    boxes = next(chart for chart in view.charts if chart.kind == "boxes")
+    assert [found.median for _, found in boxes.series[1].points] == [2.0, 0.5] * 3
+    failed = {"storage": "gzip", "ranks": 2, "contender": "published", "fault": "sums differ"}
+    (table,) = views(results.Kept("columns", rows[1::2], {"faults": [failed]}))[1].tables
+    assert list(table.rows[1][:3]) == ["2", "published", "FAILED"]
 
 
 def test_wrong_data_fails_the_run(

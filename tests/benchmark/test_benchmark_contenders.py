@@ -14,14 +14,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from runs import TINY, rows_of, some_run
+from runs import TINY, measured, rows_of, setting_in, study_run
 
-from _benchmark.contenders import old_release, streams
-from _benchmark.contract import ContenderError, NotMeasuredError, Source
-from _benchmark.data import workloads
-from _benchmark.harness.child import Child
-from _benchmark.machine import environment, page_cache
-from _benchmark.studies.targets import parts as target_parts
+from _multitables.benchmark.contenders import old_release, streams
+from _multitables.benchmark.contract import ContenderError, NotMeasuredError, Source
+from _multitables.benchmark.data import workloads
+from _multitables.benchmark.harness.child import Child
+from _multitables.benchmark.machine import environment, page_cache
+from _multitables.benchmark.studies.targets import parts as target_parts
 
 
 @pytest.mark.parametrize("huge_pages", [False, True])
@@ -94,25 +94,19 @@ def test_direct_io_is_set_beside_both_kinds_of_buffers(
     if page_cache.direct_refusal(workloads.in_directory(TINY, str(tmp_path))):
         pytest.skip("the file system refuses O_DIRECT")
     free_huge_pages(monkeypatch, free)
-    run = some_run(tmp_path)
-    with run.results:
-        target_parts.direct(run)
+    run = measured(study_run(tmp_path, *target_parts.direct(setting_in(tmp_path))))
     assert run.faults == []
     small, huge = run.targets
-    assert (small.what, huge.what) == (
-        "direct I/O, no filter, 1 process / fio",
-        "direct I/O, no filter, 1 process / huge-page fio",
-    )
-    assert small.note.startswith("fio ")
+    assert small.what.startswith("direct, direct I/O, no filter, 1 process: multitables queue x1 /")
+    assert " / fio " in small.what
+    assert " / huge-page fio" in huge.what
     names = {row["contender"] for row in rows_of("targets")}
     assert {"fio io_uring", "fio libaio"} < names
     assert ({"huge-page fio io_uring", "huge-page fio libaio"} < names) == bool(free)
-    if free:
-        assert huge.note.startswith("huge-page fio ")
-    else:
+    if not free:
         assert (huge.measured, huge.verdict) == ("-", "not measured")
         assert "echo 4 > /proc/sys/vm/nr_hugepages" in huge.note
-        assert run.tables[0].count("not measured") == 2
+        assert run.text().count("Not measured: huge-page fio") == 2
 
 
 def test_h5py_without_the_filter(tiny: Source, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from _benchmark.machine import devices, mounts
-from _benchmark.machine.devices import Device
+from _multitables.benchmark.machine import devices, mounts
+from _multitables.benchmark.machine.devices import Device
 
 Row = dict[str, Any]
 

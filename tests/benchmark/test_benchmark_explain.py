@@ -22,16 +22,17 @@ from runs import left_behind, rows_of
 
 import multitables
 import multitables_benchmark
-from _benchmark.contenders import bounds, streams
-from _benchmark.contenders.streams import SlabRead
-from _benchmark.contract import NotMeasuredError, Source
-from _benchmark.machine import environment, page_cache
-from _benchmark.report import charts
-from _benchmark.studies.explain import run as explain_run
-from _benchmark.studies.explain.numbers import COLUMNS
-from _benchmark.studies.explain.run import Oracle
-from _benchmark.studies.explain.study import process_counts
 from _multitables import options, sizes
+from _multitables.benchmark.contenders import beside_h5py, bounds, streams
+from _multitables.benchmark.contenders.streams import SlabRead
+from _multitables.benchmark.contract import ContenderError, NotMeasuredError, Source
+from _multitables.benchmark.machine import environment, page_cache
+from _multitables.benchmark.report import charts
+from _multitables.benchmark.report.tables import figure
+from _multitables.benchmark.studies.explain import cases as explain_cases
+from _multitables.benchmark.studies.explain.cases import Oracle
+from _multitables.benchmark.studies.explain.numbers import KEYS, STREAM
+from _multitables.benchmark.studies.explain.study import process_counts
 from _multitables.plan import reader_options
 
 pytestmark = pytest.mark.usefixtures("few_filters")
@@ -70,13 +71,16 @@ def kept() -> dict[str, Any]:
 def test_a_sample_is_explained(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert explain() == 0
     out = capsys.readouterr().out
-    for part in ("Limits of a stream", "The stream", "The lowest limit is", "n_procs=", "Mind:"):
+    for part in ("Limits of a stream", "The stream", "lowest limit", "n_procs  ", "Mind:"):
         assert part in out
     assert "FAILED" not in out
+    assert out.index("A loop over h5py, and this library") < out.index("What bounds the stream")
+    (beside,) = kept()[beside_h5py.NAME]
+    assert beside["record"]["compared"] is True
     rows = rows_of("explain")
     assert {row["file"] for row in rows} == {"a sample"}
-    assert {row["quantity"] for row in rows} >= {"stream", *LIMITS}
-    assert all(float(row["mb_per_s"]) > 0 for row in rows)
+    assert {row["contender"] for row in rows} >= {STREAM, *LIMITS}
+    assert all(float(row["value"]) > 0 for row in rows)
     assert all(row["device_kind"] and row["raid"] and row["dataset"] for row in rows)
     assert left_behind(tmp_path) == []
     assert "the stream" in Path("results/multitables_report.html").read_text()
@@ -90,13 +94,13 @@ def test_a_dataset_of_the_user_is_explained(
     before = Path(filename).read_bytes()
     assert explain(filename, "/images") == 0
     out = capsys.readouterr().out
-    assert "fetch and decode: shuffle, deflate (zlib) 4" in out
+    assert "page cache warm; shuffle, deflate (zlib) 4" in out
     assert "the dataset has only 0.4 MB" in out
     rows = rows_of("explain")
-    streams = [row for row in rows if row["quantity"] == "stream"]
+    streams = [row for row in rows if row["contender"] == STREAM]
     if not page_cache.direct_refusal(filename) and not environment.in_memory(filename):
         assert {row["way"] for row in streams} == {"direct", "warm"}
-        device = {row["n_procs"]: row["cache"] for row in rows if row["quantity"] == "device"}
+        device = {row["n_procs"]: row["cache"] for row in rows if row["contender"] == "device"}
         assert device == {"1": "bypassed", "8": "bypassed"}
     assert {row["cache"] for row in rows if row["way"] == "warm"} == {"warm"}
     # chunks of 10 kB make small blocks, so larger ones were tried as well
@@ -104,9 +108,20 @@ def test_a_dataset_of_the_user_is_explained(
     assert {row["n_procs"] for row in streams} == {"1", "2"}
     ratio = kept()["dataset"]["row_bytes"] * 4000 / kept()["dataset"]["stored_bytes"]
     for row in streams:
-        assert float(row["mb_per_s"]) / float(row["stored_mb_per_s"]) == pytest.approx(ratio, 0.05)
+        assert float(row["value"]) / float(row["stored_mb_per_s"]) == pytest.approx(ratio, 0.05)
     assert Path(filename).read_bytes() == before
     assert left_behind(tmp_path) == ["run7.h5"]
+
+
+def test_rows_that_h5py_reads_otherwise_are_a_fault(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def wrong(*_: object) -> dict[str, Any]:
+        raise ContenderError("rows are not those that h5py reads")
+
+    monkeypatch.setattr(beside_h5py, "measured", wrong)
+    assert explain(made(tmp_path, chunks=(100, 25))) == 1
+    assert "contender beside h5py: ContenderError: rows are not those" in capsys.readouterr().out
 
 
 def test_how_often_shuffles_decode_is_said(
@@ -132,8 +147,8 @@ def test_how_often_shuffles_decode_is_said(
                 iterator = iter(batches)
                 next(iterator)
                 times = iterator.statistics()["read_amplification"]
-            assert f"{name}, shuffle={shuffle!r}: {times:.3g}" in out
-    assert "choose an order with a smaller number" in out
+            assert f"{name}, shuffle={shuffle!r} {figure(times)} " in out
+    assert "shuffle an order that decodes each chunk less often" in out
     assert kept()["shuffles"]["rows, shuffle='chunks'"] == 1.0
     assert kept()["shuffles"]["clips of 150 rows, shuffle='chunks'"] > 1.2
 
@@ -141,9 +156,9 @@ def test_how_often_shuffles_decode_is_said(
 def test_of_a_large_dataset_a_sample_is_read_warm(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("_benchmark.studies.explain.study.SMOKE_BYTES", 100_000)
+    monkeypatch.setattr("_multitables.benchmark.studies.explain.study.SMOKE_BYTES", 100_000)
     assert explain(made(tmp_path, chunks=(100, 25), compression="lzf")) == 0
-    assert "measured on a copy of its first chunks" in " ".join(capsys.readouterr().out.split())
+    assert "measured on a copy of the first chunks" in " ".join(capsys.readouterr().out.split())
     assert kept()["sampled"]
     assert left_behind(tmp_path) == ["run7.h5"]
 
@@ -154,11 +169,11 @@ def test_without_room_for_a_sample_the_rest_is_measured(
     filename = made(tmp_path, chunks=(4000, 25))
     if page_cache.direct_refusal(filename) or environment.in_memory(filename):
         pytest.skip("no O_DIRECT here")
-    monkeypatch.setattr("_benchmark.studies.explain.study.SMOKE_BYTES", 100_000)
+    monkeypatch.setattr("_multitables.benchmark.studies.explain.study.SMOKE_BYTES", 100_000)
     monkeypatch.setattr("shutil.disk_usage", lambda _path: SimpleNamespace(free=10))
     assert explain(filename) == 0
     out = " ".join(capsys.readouterr().out.split())
-    assert "Not measured: what reads from the page cache, because a sample wants" in out
+    assert "Not measured: all (what reads from the page cache): a sample wants" in out
     assert "set TMPDIR to a larger place" in out
     assert {row["way"] for row in rows_of("explain")} == {"direct", ""}
 
@@ -168,9 +183,10 @@ def test_what_only_a_library_reads_is_said(
 ) -> None:
     assert explain(made(tmp_path, chunks=(4000, 25), scaleoffset=0)) == 0
     out = " ".join(capsys.readouterr().out.split())
-    assert "What bounds the stream cannot be told apart here" in out
+    assert "What bounds the stream" not in out
+    assert "each reads and decodes inside libhdf5" in out
     assert "is read through the h5py library, because" in out
-    assert "n_procs=" in out
+    assert "n_procs 1 " in out or "n_procs 2 " in out
     assert "fetch and decode" in kept()["left_out"]
 
 
@@ -180,8 +196,8 @@ def test_data_without_filters(
 ) -> None:
     assert explain(made(tmp_path, **options)) == 0
     out = capsys.readouterr().out
-    assert "fetch and decode: no filter" in out
-    assert "Decoding bounds" not in out
+    assert "bare processes, page cache warm; no filter" in out
+    assert "decoding bounds" not in out
 
 
 def test_bytes_in_other_files_have_no_device(
@@ -193,9 +209,10 @@ def test_bytes_in_other_files_have_no_device(
         layout[:] = h5py.VirtualSource(filename, "images", (4000, 25))
         file.create_virtual_dataset("virtual", layout)
     assert explain(filename, "/virtual") == 0
-    assert kept()["left_out"]["direct"] == "its bytes lie in other files"
+    ways = ["the device, and streams from it", "what reads from the page cache"]
+    assert kept()["left_out"] == {"all": {"its bytes lie in other files": ways}}
     assert "its bytes lie in other files" in capsys.readouterr().out
-    assert {row["way"] for row in rows_of("explain") if row["quantity"] == "stream"} == {"warm"}
+    assert {row["way"] for row in rows_of("explain") if row["contender"] == STREAM} == {"warm"}
 
 
 def test_fill_values_alone_have_no_limit(
@@ -205,8 +222,8 @@ def test_fill_values_alone_have_no_limit(
         file.create_dataset("images", (4000, 25), "i4", chunks=(3000, 25))
     assert explain("run7.h5") == 0
     out = capsys.readouterr().out
-    assert "Nothing is stored of this dataset" in out
-    assert "The lowest limit" not in out
+    assert "nothing is stored of this dataset" in out
+    assert "lowest limit" not in out
 
 
 def test_a_file_in_memory_has_no_device(
@@ -214,7 +231,7 @@ def test_a_file_in_memory_has_no_device(
 ) -> None:
     monkeypatch.setattr(environment, "in_memory", lambda _name: True)
     assert explain(made(tmp_path)) == 0
-    assert "Not measured: the device, and streams from it, because" in capsys.readouterr().out
+    assert "Not measured: all (the device, and streams from it): " in capsys.readouterr().out
     assert {row["way"] for row in rows_of("explain")} == {"warm", ""}
 
 
@@ -262,16 +279,16 @@ def test_options_that_cannot_work(words: list[str], capsys: pytest.CaptureFixtur
 def test_a_stream_that_delivers_wrong_data_has_no_number(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    first_rows = explain_run.first_rows
+    first_rows = explain_cases.first_rows
 
     def one_wrong(dataset: Any, n_procs: int, *rest: Any) -> Iterator[Any]:
         for block in first_rows(dataset, n_procs, *rest):
             yield block + (n_procs == 2)
 
-    monkeypatch.setattr(explain_run, "first_rows", one_wrong)
+    monkeypatch.setattr(explain_cases, "first_rows", one_wrong)
     assert explain(made(tmp_path)) == 1
-    assert "FAILED stream x2" in capsys.readouterr().out
-    streams = [row for row in rows_of("explain") if row["quantity"] == "stream"]
+    assert "contender multitables, n_procs 2: data differs" in capsys.readouterr().out
+    streams = [row for row in rows_of("explain") if row["contender"] == STREAM]
     assert {row["n_procs"] for row in streams} == {"1"}
 
 
@@ -284,7 +301,7 @@ def test_a_stream_that_fails_while_it_is_timed_is_a_fault(
     monkeypatch.setattr(bounds, "stream", fail)
     assert explain(made(tmp_path)) == 1
     assert "ReaderDiedError: a reader died" in capsys.readouterr().out
-    assert {row["quantity"] for row in rows_of("explain")} >= set(LIMITS)
+    assert {row["contender"] for row in rows_of("explain")} >= set(LIMITS)
 
 
 def test_a_run_goes_on_where_it_was_interrupted(
@@ -300,8 +317,8 @@ def test_a_run_goes_on_where_it_was_interrupted(
         assert explain(filename) == 130
     assert "interrupted; what was finished" in capsys.readouterr().out
     before = rows_of("explain")
-    assert {"page cache", "fetch and decode"} <= {row["quantity"] for row in before}
-    assert "memory copy" not in {row["quantity"] for row in before}
+    assert {"page cache", "fetch and decode"} <= {row["contender"] for row in before}
+    assert "memory copy" not in {row["contender"] for row in before}
     assert kept()["interrupted"]
 
     with monkeypatch.context() as patch:
@@ -310,13 +327,13 @@ def test_a_run_goes_on_where_it_was_interrupted(
         assert explain(filename, "--resume") == 0
     after = rows_of("explain")
     assert after[: len(before)] == before
-    assert {row["quantity"] for row in after} >= {"stream", *LIMITS}
-    keys = [tuple(row[name] for name in COLUMNS[3:9] if name != "cache") for row in after]
+    assert {row["contender"] for row in after} >= {STREAM, *LIMITS}
+    keys = [tuple(row[name] for name in (*KEYS, "contender", "round")) for row in after]
     assert len(keys) == len(set(keys))
     # and of what is whole, nothing is measured or checked again
     with monkeypatch.context() as patch:
         patch.setattr(bounds, "stream", interrupt)
-        patch.setattr(explain_run, "first_rows", interrupt)
+        patch.setattr(explain_cases, "first_rows", interrupt)
         assert explain(filename, "--resume") == 0
     assert rows_of("explain") == after
     # rows of another dataset do not come beside these

@@ -18,15 +18,22 @@ import h5py
 import numpy as np
 import pytest
 import tables
-from runs import left_behind, rows_of, some_run
+from runs import left_behind, measured, rows_of, study_run
 
 import multitables
 import multitables_benchmark
-from _benchmark.data import special_files, workloads
-from _benchmark.data.special_files import LATEST, SHAPES, RaggedFile, VersionedCopy, VirtualCopy
-from _benchmark.data.workloads import PATH
-from _benchmark.loops import csr_loop, file_loop
-from _benchmark.studies.files import parts
+from _multitables.benchmark.data import special_files, workloads
+from _multitables.benchmark.data.special_files import (
+    LATEST,
+    SHAPES,
+    RaggedFile,
+    VersionedCopy,
+    VirtualCopy,
+)
+from _multitables.benchmark.data.workloads import PATH
+from _multitables.benchmark.loops import csr_loop, file_loop
+from _multitables.benchmark.studies.files import parts
+from _multitables.benchmark.studies.setting import Setting
 
 WORKLOAD = dataclasses.replace(parts.DATASETS["zlib"].workload("zlib", 0), rows=600, chunk_rows=64)
 
@@ -84,7 +91,7 @@ def test_ragged_rows(tmp_path: Path) -> None:
 
 def told(filename: str, recipe: str, **asked: Any) -> Any:
     request = {"recipe": recipe, "filename": filename, "options": {}, "verb": "check", **asked}
-    return file_loop.answer(multitables, request)["found"]
+    return file_loop.LOOP.answer(multitables, request)["found"]
 
 
 def test_all_read_the_same_selections(plain: str) -> None:
@@ -103,7 +110,7 @@ def test_batches_of_a_sparse_matrix(level: int, tmp_path: Path) -> None:
 
     def found(recipe: str, shuffle: str = "") -> Any:
         request = {**asked, "recipe": recipe, "shuffle": shuffle}
-        answer = csr_loop.answer(multitables, request)
+        answer = csr_loop.LOOP.answer(multitables, request)
         return {**answer["found"], "in_order": ""} if "found" in answer else answer
 
     with h5py.File(filename) as file:
@@ -116,7 +123,8 @@ def test_batches_of_a_sparse_matrix(level: int, tmp_path: Path) -> None:
 
 
 def test_the_second_pass_is_timed(plain: str) -> None:
-    seconds, n_bytes = told(plain, "h5py", paths=[PATH], verb="time")
+    found = told(plain, "h5py", paths=[PATH], verb="time")
+    seconds, n_bytes = found["seconds"], found["n_bytes"]
     assert seconds > 0
     assert n_bytes == WORKLOAD.decoded_bytes
 
@@ -133,16 +141,16 @@ def test_smoke_of_the_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     assert left_behind(tmp_path) == []
 
 
-def test_wrong_rows_are_a_fault(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, plain: str
-) -> None:
-    right = parts.theirs("h5py", parts.ORACLE, plain, [PATH])
-    wrong = parts.theirs("h5py", "h5py, half", plain, [PATH], {"rows": [0, 300]})
-    run = some_run(tmp_path)
-    with run.results:
-        rates = parts._rates(run, "virtual", "a title", [wrong, right], plain)
-    assert list(rates) == [parts.ORACLE]
-    assert "300 rows instead of 600" in run.faults[0]
+def test_wrong_rows_are_a_fault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    right = parts.ours
+    monkeypatch.setattr(parts, "ours", lambda *of, **more: right(*of, **more, rows=(0, 300)))
+    setting = Setting(str(tmp_path), 1, 0, ("zlib",), (1,))
+    whole, _odd, tiles = parts.virtual(setting)
+    run = measured(study_run(tmp_path, whole, tiles))
+    # beside tiles the plain file is only timed
+    assert [row["contender"] for row in run.results.rows] == ["h5py", parts.PLAIN, "h5py"]
+    assert ["300 rows instead of 2048" in one["fault"] for one in run.faults] == [True] * 3
+    assert {one.verdict for one in run.targets} == {"not measured"}
 
 
 def test_the_wanted_figures_are_those_of_the_issue() -> None:

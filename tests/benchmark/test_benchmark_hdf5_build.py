@@ -17,9 +17,9 @@ from typing import Any
 
 import pytest
 
-import _benchmark
+import _multitables
 
-TOOL = Path(_benchmark.__file__).parents[1] / "tools" / "hdf5_build" / "__main__.py"
+TOOL = Path(_multitables.__file__).parents[1] / "tools" / "hdf5_build" / "__main__.py"
 
 pytestmark = pytest.mark.skipif(not TOOL.exists(), reason="an installation has no tools")
 
@@ -47,6 +47,7 @@ def executable(path: Path, *lines: str) -> str:
     [
         *(("direct", 9, False), ("direct", 10, True), ("direct", 11, True), ("direct", 12, False)),
         *(("mpi", 9, False), ("mpi", 10, True), ("mpi", 14, True)),
+        *(("newest", 9, False), ("newest", 12, True)),
     ],
 )
 def test_which_python_fits(kind: str, version: int, fits: bool, tool: Any, tmp_path: Path) -> None:
@@ -89,25 +90,35 @@ def test_the_environment_of_this_python_is_kept_out(
     assert (tmp_path / "log").read_text().splitlines()[-1] == "path= more=x"
 
 
+@pytest.mark.parametrize("kind", ["direct", "mpi", "newest"])
 @pytest.mark.parametrize("wrong", [None, "libz-sys"])
-def test_the_digests_of_crates_are_compared(wrong: str | None, tool: Any, tmp_path: Path) -> None:
-    lines = []
-    for name, (_, digest) in tool.CRATES.items():
+def test_the_digests_of_crates_are_compared(
+    wrong: str | None, kind: str, tool: Any, tmp_path: Path
+) -> None:
+    lines, crates = [], tool.RECIPES[kind].crates
+    for name, (_, digest) in crates.items():
         found = json.dumps({"package": "0" * 64 if name == wrong else digest})
         lines += [f"mkdir -p vendor/{name}", f"echo '{found}' > vendor/{name}/.cargo-checksum.json"]
     programs = os.path.dirname(executable(tmp_path / "bin" / "cargo", *lines))
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PATH", f"{programs}{os.pathsep}{os.environ['PATH']}")
         if wrong is None:
-            assert tool.fetched(tmp_path / "build", tmp_path / "log") == tmp_path / "build/vendor"
+            found = tool.fetched(tmp_path / "build", tmp_path / "log", crates)
+            assert found == tmp_path / "build/vendor"
+            wanted = (tmp_path / "build/Cargo.toml").read_text()
+            assert all(f'{name} = "={version}"' in wanted for name, (version, _) in crates.items())
             return
         with pytest.raises(tool.BuildError, match=f"{wrong} .* has the digest 000.*expected ff20"):
-            tool.fetched(tmp_path / "build", tmp_path / "log")
+            tool.fetched(tmp_path / "build", tmp_path / "log", crates)
 
 
 @pytest.mark.parametrize(
     ("kind", "use"),
-    [("direct", "--direct_vfd {0}"), ("mpi", "{0}/venv/bin/mpiexec -n 2 {0}/venv/bin/python")],
+    [
+        ("direct", "--direct_vfd {0}"),
+        ("mpi", "{0}/venv/bin/mpiexec -n 2 {0}/venv/bin/python"),
+        ("newest", "MULTITABLES_NEWEST_HDF5_PYTHON={0}/venv/bin/python"),
+    ],
 )
 def test_what_is_finished_is_kept_and_another_recipe_is_built(
     kind: str,
@@ -166,7 +177,11 @@ def test_a_directory_with_something_else_is_left_alone(
 
 @pytest.mark.parametrize(
     ("kind", "program", "hint"),
-    [("direct", "python", "on a disk"), ("mpi", "mpiexec", "mpiexec -n 2")],
+    [
+        ("direct", "python", "on a disk"),
+        ("mpi", "mpiexec", "mpiexec -n 2"),
+        ("newest", "python", "filters that hdf5plugin brings"),
+    ],
 )
 def test_what_is_built_and_does_not_read(
     kind: str, program: str, hint: str, tool: Any, tmp_path: Path
@@ -198,7 +213,7 @@ def test_two_ranks_try_mpi_also_as_root(tool: Any, tmp_path: Path) -> None:
     assert os.path.dirname(words[-1]) == str(tmp_path)
 
 
-@pytest.mark.parametrize("kind", ["direct", "mpi"])
+@pytest.mark.parametrize("kind", ["direct", "mpi", "newest"])
 def test_hdf5_is_built_with_the_driver_of_its_kind(
     kind: str, tool: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -210,7 +225,7 @@ def test_hdf5_is_built_with_the_driver_of_its_kind(
         step = "configure" if "-S" in words else "packages" if "--no-binary" in words else words[0]
         lines[step], variables[step] = words, dict(more or {})
 
-    def fetched(build: Path, _log: Path) -> Path:
+    def fetched(build: Path, _log: Path, _crates: Any) -> Path:
         for folder in ("libz-sys/src/zlib", "hdf5-metno-src/ext/hdf5/src"):
             (build / "vendor" / folder).mkdir(parents=True)
         (build / "vendor/hdf5-metno-src/ext/hdf5/src/H5public.h").touch()
@@ -220,7 +235,11 @@ def test_hdf5_is_built_with_the_driver_of_its_kind(
     monkeypatch.setattr(tool, "fetched", fetched)
     prefix = tmp_path / "prefix"
     tool.build_all(prefix, tool.RECIPES[kind], sys.executable, 2)
-    options = {"direct": "HDF5_ENABLE_DIRECT_VFD=ON", "mpi": "HDF5_ENABLE_PARALLEL=ON"}
+    options = {
+        "direct": "HDF5_ENABLE_DIRECT_VFD=ON",
+        "mpi": "HDF5_ENABLE_PARALLEL=ON",
+        "newest": "HDF5_ENABLE_ZLIB_SUPPORT=ON",
+    }
     assert [one for one in options.values() if f"-D{one}" in lines["configure"]] == [options[kind]]
     mpi = {"CC": "mpicc", "HDF5_MPI": "ON"} if kind == "mpi" else {}
     for step in ("configure", "packages"):

@@ -22,17 +22,18 @@ import tables
 from hypothesis import given
 from hypothesis import strategies as st
 
-from _benchmark.contenders import hdf5_direct, streams
-from _benchmark.contenders.hdf5_direct import DirectRead
-from _benchmark.contract import (
+from _multitables.benchmark import loops
+from _multitables.benchmark.contenders import hdf5_direct, streams
+from _multitables.benchmark.contenders.hdf5_direct import DirectRead
+from _multitables.benchmark.contract import (
     ContenderError,
     NotMeasuredError,
     Source,
     WrongDataError,
     differs,
 )
-from _benchmark.loops import hdf5_direct_loop
-from _benchmark.machine import page_cache
+from _multitables.benchmark.loops import hdf5_direct_loop, ranks
+from _multitables.benchmark.machine import page_cache
 
 PREFIX = os.environ.get("MULTITABLES_DIRECT_VFD", "")
 FILTERS = {
@@ -100,7 +101,7 @@ def test_a_finished_prefix_is_found(tmp_path: Path) -> None:
 
 @given(st.integers(0, 10**6), st.integers(1, 10**4), st.integers(1, 40))
 def test_shares_are_all_rows_in_whole_chunks(rows: int, chunk_rows: int, parts: int) -> None:
-    found = hdf5_direct_loop.shares(rows, chunk_rows, parts)
+    found = ranks.shares(rows, chunk_rows, parts)
     assert len(found) == parts
     assert found[0][0] == 0
     assert found[-1][1] == rows
@@ -129,18 +130,17 @@ def over_any_driver(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lie: str = "", python: str = sys.executable
 ) -> None:
     """Have the child read without the direct VFD, and do `lie`."""
-    (tmp_path / "multitables.py").write_text("")  # the protocol's server imports it
-    program = tmp_path / "program.py"
-    program.write_text(
+    (tmp_path / "multitables.py").write_text("")  # the shell imports it
+    (tmp_path / "__main__.py").write_text(
         f"import os, sys\n"
-        f"sys.path[:0] = [{str(tmp_path)!r}, {os.path.dirname(hdf5_direct_loop.__file__)!r}]\n"
-        "import hdf5_direct_loop as loop, stream_loop\n"
+        f"sys.path[:0] = [{str(tmp_path)!r}, {str(Path(loops.__file__).parents[1])!r}]\n"
+        "from loops import hdf5_direct_loop as loop, shell\n"
         "loop.DRIVER = 'H5FD_SEC2'\n"
         "loop.need_direct = lambda filename: None\n"
         f"{lie}\n"
-        "stream_loop.serve(loop.answer)\n"
+        "shell.run(*sys.argv[1:])\n"
     )
-    monkeypatch.setattr(hdf5_direct_loop, "__file__", str(program))
+    monkeypatch.setattr(hdf5_direct_loop, "__file__", str(tmp_path / "another.py"))
 
 
 def bare(filename: str, path: str, n_procs: int) -> DirectRead:

@@ -12,8 +12,9 @@ from pathlib import Path
 import stored_runs
 from html_reader import SVG, Reader
 
-from _benchmark.report import html, publish
-from _benchmark.studies import STUDIES
+from _multitables.benchmark.report import html, publish
+from _multitables.benchmark.report.tables import Table, View
+from _multitables.benchmark.studies import STUDIES
 
 
 def page_of(directory: Path, drawings: dict[str, str]) -> str:
@@ -63,3 +64,23 @@ def test_the_page_has_every_table_fact_and_sentence(tmp_path: Path) -> None:
 def test_an_interrupted_run_says_so(tmp_path: Path) -> None:
     stored_runs.keep_targets(tmp_path, interrupted=True)
     assert "This run was interrupted." in page_of(tmp_path, {})
+
+
+def test_results_come_before_the_machine(tmp_path: Path) -> None:
+    stored_runs.keep_targets(tmp_path)
+    text = page_of(tmp_path, {})
+    last_row = text.rindex("</table>")
+    for value in stored_runs.FACTS.values():
+        assert text.index(f"<dd>{value}</dd>") > last_row
+
+
+def test_six_columns_of_spreads_fit_on_screen_and_paper() -> None:
+    """A spread stands below its median, so a column is as wide as one of them."""
+    row = ["complevel 9", *["2425 (2301-2533)"] * 6]
+    view = View("v", {}, [Table("t", ["level", *"123456"], [row])])
+    text = "".join(html.body(view, {}))
+    assert text.count("2425 <small>(2301-2533)</small>") == 6
+    assert "td small { display: block;" in html.CSS
+    on_paper = html.CSS[html.CSS.index("@media print") :]
+    assert ".table { overflow: visible; }" in on_paper
+    assert "max-height: 85vh" not in html.CSS

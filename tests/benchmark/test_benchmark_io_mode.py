@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from _benchmark.contenders import streams
-from _benchmark.contract import Source
-from _benchmark.loops import stream_loop
-from _benchmark.machine import environment, io_mode, page_cache
+from _multitables.benchmark.contenders import streams
+from _multitables.benchmark.contract import Source
+from _multitables.benchmark.loops import stream_loop
+from _multitables.benchmark.machine import environment, io_mode, page_cache
 
 
 def test_a_file_system_without_direct_io_is_read_through_the_page_cache(

@@ -19,14 +19,15 @@ from runs import left_behind, rows_of
 
 import multitables
 import multitables_benchmark
-from _benchmark.contenders import loader_contenders
-from _benchmark.contenders.loader_contenders import UNIT
-from _benchmark.data import structures
-from _benchmark.data.loader_files import WRITERS, LoaderFile
-from _benchmark.loops import loader_loop
-from _benchmark.loops.loader_classes import PROJECTS
-from _benchmark.loops.loader_recipes import RECIPES
-from _benchmark.studies.loaders import parts
+from _multitables.benchmark.contenders import loader_contenders
+from _multitables.benchmark.contenders.loader_contenders import BY_NUMBER, PEER, UNIT
+from _multitables.benchmark.contract import differs
+from _multitables.benchmark.data import structures
+from _multitables.benchmark.data.loader_files import SMALL_BYTES, WRITERS, LoaderFile
+from _multitables.benchmark.loops import loader_loop
+from _multitables.benchmark.loops.loader_classes import PROJECTS
+from _multitables.benchmark.loops.loader_recipes import RECIPES
+from _multitables.benchmark.studies.loaders import parts
 
 N_FILES = {shape: min(2, one.n_files) for shape, one in parts.SHAPES.items()}
 #: What reads formats of its own, and its module.
@@ -44,7 +45,7 @@ def request(shape: str, directory: Path, **more: Any) -> dict[str, Any]:
 
 
 def found(asked: dict[str, Any], recipe: str) -> Any:
-    answer = loader_loop.answer(multitables, {**asked, "recipe": recipe})
+    answer = loader_loop.LOOP.answer(multitables, {**asked, "recipe": recipe})
     if "found" in answer:
         return {name: one for name, one in answer["found"].items() if name != "in_order"}
     return answer
@@ -65,6 +66,20 @@ def test_all_load_the_same_samples(shape: str, tmp_path: Path) -> None:
             assert not hasattr(multitables, "Patches")
         else:
             assert answer == right, recipe
+
+
+def test_patches_are_compared_in_any_order(tmp_path: Path) -> None:
+    files = [
+        structures.in_directory(LoaderFile("patches", number, SMALL_BYTES, level=1), str(tmp_path))
+        for number in range(2)
+    ]
+    checks = {
+        one.name: one.check()
+        for one in loader_contenders.everybody("patches", files, 0.01)
+        if one.name in (PEER, UNIT, BY_NUMBER)
+    }
+    assert len(checks) == 3
+    assert all(one is not None and not differs(one, checks[PEER]) for one in checks.values())
 
 
 def test_what_is_timed(tmp_path: Path) -> None:

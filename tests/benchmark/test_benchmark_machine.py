@@ -11,16 +11,18 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
+import pytest
 import tables
 from processes import wait_until
 from runs import TINY
 
 import multitables
-from _benchmark.data import workloads
-from _benchmark.data.workloads import Workload
-from _benchmark.machine import environment, process_memory
+from _multitables.benchmark.data import workloads
+from _multitables.benchmark.data.workloads import Workload
+from _multitables.benchmark.machine import environment, process_memory
 
 # ---- the environment, and the files
 
@@ -43,6 +45,31 @@ def test_the_facts_are_all_there(tmp_path: Path) -> None:
     assert "build" in environment.facts(str(tmp_path), multitables)
 
 
+def test_a_checkout_has_its_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for who in ("AUTHOR_NAME", "AUTHOR_EMAIL", "COMMITTER_NAME", "COMMITTER_EMAIL"):
+        monkeypatch.setenv(f"GIT_{who}", "a@b")
+    place = SimpleNamespace(__file__=str(tmp_path / "face.py"), build_info=dict)
+    assert "commit" not in environment.facts(str(tmp_path), place)
+
+    def git(*words: str) -> str:
+        command = ["git", "-C", str(tmp_path), *words]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+    git("init", "-q")
+    assert "commit" not in environment.facts(str(tmp_path), place)  # no commit yet
+    kept = tmp_path / "docs" / "results" / "peers.csv"
+    kept.parent.mkdir(parents=True)
+    kept.write_text("")
+    (tmp_path / "face.py").write_text("")
+    git("add", ".")
+    git("commit", "-qm", "one")
+    commit = git("rev-parse", "--short=8", "HEAD").strip()
+    kept.write_text("measured again")
+    assert environment.facts(str(tmp_path), place)["commit"] == commit
+    (tmp_path / "face.py").write_text("changed")
+    assert environment.facts(str(tmp_path), place)["commit"] == f"{commit}, with changes"
+
+
 def test_the_same_workload_is_the_same_file(tmp_path: Path) -> None:
     first = workloads.in_directory(TINY, str(tmp_path))
     again = str(tmp_path / "again.h5")
@@ -62,3 +89,14 @@ def test_the_memory_of_a_process_is_watched() -> None:
             wait_until(lambda: child.pid in peaks and os.getpid() in peaks, "both processes")
         assert peaks[child.pid].own_bytes > 0
         child.kill()
+
+
+def test_a_child_counts_when_it_runs_a_program_of_its_own() -> None:
+    command = [sys.executable, "-c", "import os; os.fork() or input(); input()"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE) as parent:
+        wait_until(lambda: process_memory.child_processes(parent.pid), "a forked child")
+        (child,) = process_memory.child_processes(parent.pid)
+        with process_memory.peak_memory(parent.pid) as peaks:
+            wait_until(lambda: parent.pid in peaks, "the parent")
+        assert child not in peaks
+        parent.communicate(b"\n\n\n")

@@ -13,6 +13,7 @@ import importlib.util
 import json
 import os
 import shutil
+import sys
 from collections import namedtuple
 from pathlib import Path
 from typing import Any
@@ -21,12 +22,12 @@ import numpy as np
 import pytest
 import tables
 
-from _benchmark.contenders import peers, streams
-from _benchmark.contenders.peers import LIBRARIES, Peer
-from _benchmark.contract import NotMeasuredError, Source, differs
-from _benchmark.data import workloads
-from _benchmark.data.workloads import EVENT, Workload
-from _benchmark.data.zarr_copy import ZarrCopy
+from _multitables.benchmark.contenders import peers, streams
+from _multitables.benchmark.contenders.peers import LIBRARIES, Peer
+from _multitables.benchmark.contract import NotMeasuredError, Source, differs
+from _multitables.benchmark.data import workloads
+from _multitables.benchmark.data.workloads import EVENT, Workload
+from _multitables.benchmark.data.zarr_copy import ZarrCopy
 
 #: 300 rows: the last chunk is not full.
 FILTERS: dict[str, dict[str, Any]] = {
@@ -36,7 +37,24 @@ FILTERS: dict[str, dict[str, Any]] = {
     "zlib with shuffle": {"complib": "zlib", "complevel": 3},
     "zlib": {"complib": "zlib", "complevel": 3, "shuffle": False},
 }
-NAMES = {"hidefix": "hidefix", "zarr": "zarr", "tensorstore": "tensorstore", "DataLoader": "torch"}
+#: Recipe -> what must be importable for it; the first plays the library that is missing.
+NAMES = {
+    "hidefix": ("hidefix",),
+    "pyfive": ("pyfive",),
+    "xarray-h5netcdf": ("h5netcdf", "xarray"),
+    "xarray-netcdf4": ("netCDF4", "xarray"),
+    "xarray-hidefix": ("hidefix", "xarray", "netCDF4"),
+    "zarr": ("zarr",),
+    "zarrs": ("zarrs", "zarr"),
+    "tensorstore": ("tensorstore",),
+    "DataLoader": ("torch",),
+}
+#: Recipe -> what it says of blosc, where it does not know it.
+NO_BLOSC = {
+    "hidefix": "/data: Unsupported filter",
+    "pyfive": "Filter with id: 32001 import not supported",
+    "xarray-hidefix": "/data: Unsupported filter",
+}
 
 
 def written(directory: Path, **options: Any) -> tuple[Workload, Source]:
@@ -86,12 +104,14 @@ def test_libraries_of_this_process(name: str, filters: str, tmp_path: Path, scra
 def test_libraries_of_their_own_process(
     library: peers.Library, filters: str, tmp_path: Path, scratch: Path
 ) -> None:
-    if importlib.util.find_spec(NAMES[library.recipe]) is None:
-        pytest.skip(f"{NAMES[library.recipe]} is not installed: {library.install}")
+    for name in NAMES[library.recipe]:
+        if importlib.util.find_spec(name) is None:
+            pytest.skip(f"{name} is not installed: {library.install}")
     data = written(tmp_path, **FILTERS[filters])
-    peer = everybody(data, scratch, 2)[f"{library.label} x2"]
-    if library.recipe == "hidefix" and filters == "blosc":
-        with pytest.raises(NotMeasuredError, match="cannot read this: /data: Unsupported filter"):
+    n = 1 if library.access == "slabs" else 2
+    peer = everybody(data, scratch, 2)[f"{library.label} x{n}"]
+    if library.recipe in NO_BLOSC and filters == "blosc":
+        with pytest.raises(NotMeasuredError, match=f"cannot read this: {NO_BLOSC[library.recipe]}"):
             peer.contender.check()
         return
     check(peer, data[1])
@@ -136,7 +156,7 @@ def stand_in(directory: Path, module: str, text: str, monkeypatch: pytest.Monkey
 def test_a_library_that_is_missing(
     library: peers.Library, tmp_path: Path, scratch: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    name = NAMES[library.recipe]
+    name = NAMES[library.recipe][0]
     stand_in(tmp_path, name, f"raise ModuleNotFoundError('no {name}')", monkeypatch)
     peer = everybody(written(tmp_path), scratch, 1)[f"{library.label} x1"]
     for ask in (peer.contender.check, peer.contender.measure):
@@ -183,41 +203,91 @@ def test_a_refusal_is_told_in_one_line(
         peer.contender.check()
 
 
-def test_a_loader_without_the_filter(
-    tmp_path: Path, scratch: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("name", "module"), [("DataLoader over h5py", "torch"), ("xarray, h5netcdf", "h5netcdf")]
+)
+def test_who_reads_with_h5py_and_lacks_the_filter(
+    name: str, module: str, tmp_path: Path, scratch: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("h5py.h5z.filter_avail", lambda _number: False)
-    peer = everybody(written(tmp_path, complevel=1), scratch, 1)["DataLoader over h5py x1"]
-    with pytest.raises(NotMeasuredError, match="pip install hdf5plugin"):
+    for needed in {module, "torch" if module == "torch" else "xarray"}:
+        if importlib.util.find_spec(needed) is None:
+            pytest.skip(f"{needed} is not installed")
+    stand_in(tmp_path, "hdf5plugin", "raise ModuleNotFoundError('no hdf5plugin')", monkeypatch)
+    monkeypatch.setenv("HDF5_PLUGIN_PATH", str(tmp_path))
+    peer = everybody(written(tmp_path, complib="blosc", complevel=1), scratch, 1)[f"{name} x1"]
+    with pytest.raises(NotMeasuredError, match="no filter 32001: pip install hdf5plugin"):
         peer.contender.check()
+
+
+# ---- h5py over another HDF5, by an interpreter of its own
+
+
+def of_version(directory: Path, version: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An interpreter whose h5py says that it is over that HDF5, and reads as this one's."""
+    python = directory / "python"
+    says = f'case "$*" in *hdf5_version*) echo {version}; exit;; esac'
+    python.write_text(f'#!/bin/sh\n{says}\nexec {sys.executable} "$@"\n')
+    python.chmod(0o755)
+    monkeypatch.setenv(peers.NEWEST_PYTHON, str(python))
+
+
+@pytest.mark.parametrize("filters", FILTERS)
+def test_h5py_over_another_hdf5(
+    filters: str, tmp_path: Path, scratch: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    of_version(tmp_path, "9.8.7", monkeypatch)
+    data = written(tmp_path, **FILTERS[filters])
+    check(everybody(data, scratch, 1, 2)["h5py, HDF5 9.8.7 x1"], data[1])
+
+
+@pytest.mark.parametrize("named", ["", "/no/such/python", sys.executable])
+def test_an_interpreter_that_is_not_there(
+    named: str, tmp_path: Path, scratch: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(peers.NEWEST_PYTHON, named)
+    if named == sys.executable:  # an interpreter whose h5py does not work
+        of_version(tmp_path, "9.8.7; exit 1", monkeypatch)
+    peer = everybody(written(tmp_path), scratch, 1)[f"h5py, HDF5 {peers.NEWEST} x1"]
+    for ask in (peer.contender.check, peer.contender.measure):
+        with pytest.raises(NotMeasuredError, match=r"tools/hdf5_build newest PREFIX.*then set"):
+            ask()
+
+
+def test_what_is_awaited_is_listed_with_its_reason(tmp_path: Path, scratch: Path) -> None:
+    peer = everybody(written(tmp_path), scratch, 1, 3)["h5py, HDF5 2.3 with threads"]
+    for ask in (peer.contender.check, peer.contender.measure):
+        with pytest.raises(NotMeasuredError, match=f"No registry .*those of HDF5 {peers.NEWEST}"):
+            ask()
 
 
 # ---- the list
 
 
-def test_who_is_listed(tmp_path: Path, scratch: Path) -> None:
+def test_who_is_listed(tmp_path: Path, scratch: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(peers.NEWEST_PYTHON, raising=False)
     workload, source = written(tmp_path)
     found = peers.peers(source, workload, (1, 3), str(scratch))
     assert [(one.label, one.access, one.n_procs) for one in found] == [
         ("PyTables read(out=)", "slabs", 1),
         ("h5py read_direct", "slabs", 1),
-        *(
-            (label, access, n)
-            for label, access in (
-                ("hidefix", "threads"),
-                ("zarr-python", "threads"),
-                ("TensorStore", "threads"),
-                ("DataLoader over h5py", "workers"),
-            )
-            for n in (1, 3)
-        ),
+        (f"h5py, HDF5 {peers.NEWEST}", "slabs", 1),
+        *(("hidefix", "threads", n) for n in (1, 3)),
+        *(("pyfive", "threads", n) for n in (1, 3)),
+        ("xarray, h5netcdf", "slabs", 1),
+        ("xarray, netCDF4", "slabs", 1),
+        *(("xarray, hidefix", "threads", n) for n in (1, 3)),
+        *(("zarr-python", "threads", n) for n in (1, 3)),
+        *(("zarr-python, zarrs", "threads", n) for n in (1, 3)),
+        *(("TensorStore", "threads", n) for n in (1, 3)),
+        *(("DataLoader over h5py", "workers", n) for n in (1, 3)),
+        ("h5py, HDF5 2.3 with threads", "threads", 1),
     ]
     assert len({one.contender.name for one in found}) == len(found)
     by_files = {one.label: one.files for one in found}
-    assert by_files["zarr-python"] == by_files["TensorStore"]
-    assert {
-        files for label, files in by_files.items() if label not in ("zarr-python", "TensorStore")
-    } == {(source.filename,)}
+    of_zarr = {"zarr-python", "zarr-python, zarrs", "TensorStore"}
+    assert len({by_files[label] for label in of_zarr}) == 1
+    others = {files for label, files in by_files.items() if label not in of_zarr}
+    assert others == {(source.filename,)}
 
 
 # ---- the zarr copy

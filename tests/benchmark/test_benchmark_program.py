@@ -21,14 +21,14 @@ from processes import script, wait_until
 from runs import ENDING, TINY, left_behind, rows_of, sweep_arguments
 
 import multitables_benchmark
-from _benchmark import contract
-from _benchmark.contenders.streams import Stream
-from _benchmark.data import workloads
-from _benchmark.data.workloads import Workload
-from _benchmark.harness import interruption
-from _benchmark.harness.progress import Progress
-from _benchmark.studies import STUDIES
-from _benchmark.studies.sweep import study as device_sweep
+from _multitables.benchmark import contract
+from _multitables.benchmark.contenders.streams import Stream
+from _multitables.benchmark.data import workloads
+from _multitables.benchmark.data.workloads import Workload
+from _multitables.benchmark.harness import interruption
+from _multitables.benchmark.harness.progress import Progress
+from _multitables.benchmark.studies import STUDIES
+from _multitables.benchmark.studies.sweep import study as device_sweep
 
 # ---- end to end
 
@@ -41,7 +41,7 @@ def test_smoke_streams_checks_and_prints(
     cells = {(row["complevel"], row["access"], row["n_procs"]) for row in rows}
     accesses = ("queue", "generator", "batches")
     assert cells == {(c, a, n) for c in "039" for a in accesses for n in "12"}
-    assert all(float(row["mb_per_s"]) > 0 for row in rows)
+    assert all(float(row["value"]) > 0 for row in rows)
     assert all(row["device"] and row["kernel"] and row["versions"] for row in rows)
     out = capsys.readouterr().out
     titles = ("Direct queue", "Generator", "Batches")
@@ -62,7 +62,8 @@ def test_smoke_of_the_targets(tmp_path: Path, capsys: pytest.CaptureFixture[str]
         found = json.load(file)
     assert found["faults"] == []
     verdicts = {target["what"]: target["met"] for target in found["targets"]}
-    assert verdicts["blosc:lz4 5: queue / 2.0.1"] is None
+    of_lz4 = [what for what in verdicts if what.startswith("streams, blosc:lz4 5: multitables")]
+    assert [what.rpartition(" / ")[2][:11] for what in of_lz4[:2]] == ["2.0.1 queue", "2.0.1 gener"]
     assert set(verdicts.values()) == {None}  # too little data to judge
     assert "multitables queue x1" in {row["contender"] for row in rows_of("targets")}
 
@@ -72,7 +73,9 @@ def test_smoke_of_the_targets(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     [
         ({}, 0, ["sweep", "targets", "files"]),
         ({"targets": OSError("no server")}, 2, ["sweep", "targets", "files"]),
-        ({"sweep": contract.NotMeasuredError("x"), "targets": 1}, 1, ["sweep", "targets", "files"]),
+        ({"sweep": contract.NotMeasuredError("x")}, 0, ["sweep", "targets", "files"]),
+        ({"targets": 2}, 0, ["sweep", "targets", "files"]),
+        ({"sweep": OSError("full"), "targets": 1}, 1, ["sweep", "targets", "files"]),
         ({"sweep": 1, "targets": KeyboardInterrupt()}, 130, ["sweep", "targets"]),
     ],
 )
@@ -106,8 +109,12 @@ def test_all_studies_run_in_turn(
     for name in ran:
         assert STUDIES[name].SUMMARY in out
         how = ends.get(name, 0)
-        end = {KeyboardInterrupt: 130}.get(type(how), 2) if isinstance(how, BaseException) else how
-        assert f"{name:<7}        0  {multitables_benchmark.ENDS[end]}" in out
+        meant = {KeyboardInterrupt: 130, OSError: 2}.get(type(how), how)
+        left_out = how == 2 or isinstance(how, contract.NotMeasuredError)
+        end = multitables_benchmark.LEFT_OUT if left_out else multitables_benchmark.ENDS[meant]
+        assert f"{name:<7}        0  {end}" in out
+    missing = isinstance(ends.get("sweep"), contract.NotMeasuredError)
+    assert ("sweep: x" if missing else "Nothing was left out.") in out
 
 
 # ---- bad options and bad places

@@ -22,17 +22,17 @@ import pytest
 import tables
 from fake_reader import FakeReader, Lie, truth
 from faulty_libraries import LIES
-from runs import left_behind, rows_of, some_run
+from runs import case_of, interrupting, left_behind, measured, rows_of, study_run
 
 import multitables_benchmark
-from _benchmark.contenders import random_contenders, random_keys
-from _benchmark.contenders.random_contenders import LibraryAccess, ReaderAccess, Task
-from _benchmark.contenders.random_keys import Draw
-from _benchmark.contract import Source, WrongDataError
-from _benchmark.data import workloads
-from _benchmark.harness.runner import against
-from _benchmark.loops import random_loop, stream_loop
-from _benchmark.studies.random import parts as random_parts
+from _multitables.benchmark.contenders import random_contenders, random_keys
+from _multitables.benchmark.contenders.random_contenders import LibraryAccess, ReaderAccess, Task
+from _multitables.benchmark.contenders.random_keys import Draw
+from _multitables.benchmark.contract import Source, WrongDataError
+from _multitables.benchmark.data import workloads
+from _multitables.benchmark.harness.runner import against
+from _multitables.benchmark.loops import random_loop, stream_loop
+from _multitables.benchmark.studies.random import parts as random_parts
 
 N_ROWS = 600
 DRAWS: dict[str, Callable[[int, int, int], Draw]] = {
@@ -177,22 +177,19 @@ def test_who_is_faulty_is_not_measured(kind: str, tmp_path: Path) -> None:
     task = task_of(tmp_path, "earray-lz4", kind)
     faulty = LibraryAccess(task, "faulty", opened(task, LIES["one bit"]))
     verified = LibraryAccess(task, "verified", opened(task, truth))
-    run = some_run(tmp_path)
-    with run.results:
-        found = run.rates("part", "data", [faulty, verified], against(task.right))
-    assert list(found) == ["verified"]
-    assert len(run.faults) == 1
-    assert "faulty: data differs" in run.faults[0]
+    run = measured(study_run(tmp_path, case_of(faulty, verified, differs=against(task.right))))
+    assert [row["contender"] for row in rows_of("targets")] == ["verified"]
+    assert [fault["contender"] for fault in run.faults] == ["faulty"]
+    assert run.faults[0]["fault"].startswith("data differs")
+    assert "part, data, contender faulty: data differs" in run.text()
 
 
 @pytest.mark.parametrize("kind", DRAWS)
 def test_who_is_faulty_under_the_clock_has_no_number(kind: str, tmp_path: Path) -> None:
     task = task_of(tmp_path, "earray-lz4", kind)
     faulty = LibraryAccess(task, "faulty", opened(task, LIES["one bit"]))
-    run = some_run(tmp_path)
-    with run.results:
-        assert run.rates("part", "data", [faulty], lambda _found: "") == {}
-    assert "faulty: data differs" in run.faults[0]
+    run = measured(study_run(tmp_path, case_of(faulty)))
+    assert run.faults[0]["fault"].startswith("data differs")
     assert rows_of("targets") == []
     if kind == "rows":
         with pytest.raises(WrongDataError):
@@ -218,7 +215,7 @@ def test_latencies_of_h5py_and_pytables(dataset: str, tmp_path: Path) -> None:
     task = replace(task_of(tmp_path, dataset, "rows"), seconds=None)
     for one in random_contenders.libraries(task):
         found = one.measure()
-        assert 0 < found.value <= found.more["p99"]
+        assert 0 < found.value <= found.more["p99_microseconds"]
 
 
 MODULE = """
@@ -243,7 +240,7 @@ def test_a_reader_is_checked_and_timed_in_a_process_of_its_own(kind: str, tmp_pa
         assert one.measure().value > 0
     if kind == "rows":
         latency = replace(found, task=replace(task, seconds=None)).measure()
-        assert 0 < latency.value <= latency.more["p99"]
+        assert 0 < latency.value <= latency.more["p99_microseconds"]
     module.write_text(MODULE.format(directory=directory, lie="one bit"))
     assert found.check() != task.right()
     assert (found.name, replace(found, n_stages=0).name) == (
@@ -264,17 +261,30 @@ def test_smoke_of_random_access(tmp_path: Path, capsys: pytest.CaptureFixture[st
     with open("results/multitables_random.json") as file:
         found = json.load(file)
     assert found["faults"] == []
-    assert [target["what"].partition(": ")[2] for target in found["targets"]] == [
-        "slices / best rival",
-        "coordinates / best rival",
-        "single rows in flight",
-        "latency, median",
-        "latency, 99th percentile",
+    whats = [target["what"].partition("Table, blosc:lz4 5: ") for target in found["targets"]]
+    assert [part for part, _, _ in whats] == [
+        "slices, ",
+        "coordinates, ",
+        "requests, ",
+        "latency, ",
+        "latency, ",
+    ]
+    assert all(what.startswith("multitables x2, ") for _, _, what in whats)
+    assert [" / " in what for _, _, what in whats] == [True, True, False, False, False]
+    assert [target["wanted"] for target in found["targets"]] == [
+        ">= 3x",
+        ">= 5x",
+        ">= 1e+05 requests/s",
+        "< 200 us",
+        "< 200",
     ]
     assert {target["met"] for target in found["targets"]} == {None}  # too little data to judge
     rows = rows_of("random")
     assert {row["part"] for row in rows} == set(random_parts.PARTS)
     assert {row["cache"] for row in rows} == {"warm"}
+    tails = {row["part"] for row in rows if row["p99_microseconds"]}
+    decoded = {row["part"] for row in rows if row["cache_misses"]}
+    assert (tails, decoded) == ({"latency"}, {"slices", "coordinates", "requests"})
     ours = {row["contender"] for row in rows if row["contender"].startswith("multitables")}
     assert ours == {"multitables x2, stage pool", "multitables x2, default pool"}
     assert left_behind(tmp_path) == ["data"]
@@ -284,16 +294,28 @@ def test_an_interruption_keeps_what_is_finished(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(random_parts, "_readers", lambda *_a: [])
-    monkeypatch.setitem(random_parts.PARTS, "coordinates", interrupted)
-    words = ["random", "--smoke", "--dataset", "earray-lz4"]
-    assert multitables_benchmark.main([*words, "--part", "slices", "--part", "coordinates"]) == 130
+    words = [
+        "random",
+        "--smoke",
+        "--dataset",
+        "earray-lz4",
+        "--part",
+        "slices",
+        "--part",
+        "latency",
+    ]
+    with monkeypatch.context() as patched:
+        patched.setitem(random_parts.PARTS, "latency", interrupting)
+        assert multitables_benchmark.main(words) == 130
     assert "interrupted; what was finished" in capsys.readouterr().out
-    assert {row["part"] for row in rows_of("random")} == {"slices"}
+    kept = rows_of("random")
+    assert {row["part"] for row in kept} == {"slices"}
     assert left_behind(tmp_path) == []
-
-
-def interrupted(_run: Any) -> None:
-    raise KeyboardInterrupt
+    assert multitables_benchmark.main([*words, "--resume"]) == 0
+    rows = rows_of("random")
+    assert rows[: len(kept)] == kept
+    assert {row["part"] for row in rows[len(kept) :]} == {"latency"}
+    assert "99th percentile" in capsys.readouterr().out
 
 
 def test_the_wanted_figures_are_those_of_the_issue() -> None:

@@ -9,6 +9,7 @@ Law
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,16 +17,19 @@ from typing import Any
 import pytest
 import stored_runs
 from html_reader import SVG, Reader
+from runs import case_of
 
 import multitables_benchmark
-from _benchmark.harness import results
-from _benchmark.harness.rounds import summary
-from _benchmark.report import charts, html, parquet, publish
-from _benchmark.report.tables import View, figure
-from _benchmark.studies import STUDIES
-from _benchmark.studies.targets import parts as target_parts
-from _benchmark.studies.targets import views as target_views
-from _benchmark.studies.targets.run import TargetRun
+from _multitables.benchmark.contract import Measurement, Sample
+from _multitables.benchmark.harness import results
+from _multitables.benchmark.harness.rounds import summary
+from _multitables.benchmark.report import charts, html, parquet, publish
+from _multitables.benchmark.report.tables import View, figure
+from _multitables.benchmark.studies import STUDIES
+from _multitables.benchmark.studies.frame import Case
+from _multitables.benchmark.studies.setting import Setting
+from _multitables.benchmark.studies.targets import parts as target_parts
+from _multitables.benchmark.studies.views import views
 
 
 def kept(directory: Path, name: str) -> results.Kept:
@@ -36,7 +40,7 @@ def kept(directory: Path, name: str) -> results.Kept:
 
 def views_of_targets(directory: Path, **options: Any) -> list[View]:
     stored_runs.keep_targets(directory, **options)
-    return target_views.views(kept(directory, "targets"))
+    return views(kept(directory, "targets"))
 
 
 def everything_below(directory: Path) -> dict[str, bytes]:
@@ -57,10 +61,10 @@ def test_each_dataset_of_a_part_has_a_table_with_median_spread_unit_and_repeats(
     assert list(views) == ["Verdicts", "Streams", "Latency"]
     zlib, plain = views["Streams"].tables
     assert zlib.title.startswith("zlib 3, page cache warm; MB/s = 10^6 bytes")
-    assert zlib.header == ["contender", "MB/s", "repeats"]
+    assert zlib.header == ["contender", "MB/s", "multitables queue x2 / it", "repeats"]
     assert zlib.rows == [
-        ["multitables queue x2", "1100 (1000-1200)", "3"],
-        ["h5py <read_direct>", "425 (400-450)", "3"],
+        ["multitables queue x2", "1100 (1000-1200)", "", "3"],
+        ["h5py <read_direct>", "425 (400-450)", "2.59x (2.5-2.67)", "3"],
     ]
     assert plain.rows == [["multitables queue x2", "14000", "1"]]
     assert views["Latency"].tables[0].rows == [["multitables: get()", "0.6 (0.5-0.7)", "3"]]
@@ -74,38 +78,20 @@ def test_what_can_be_compared_is_plotted_with_its_spread(tmp_path: Path) -> None
     assert dict(chart.series[0].points)["h5py <read_direct>"] == summary([400, 450, 425])
 
 
-def test_figures_of_one_dataset_in_several_units_stand_side_by_side(tmp_path: Path) -> None:
-    figures = [
-        ("mixing", "chunks", who, unit, (value,))
-        for who, value in (("none", 1.0), ("window", -0.25))
-        for unit in ("place", "neighbour")
+def test_what_failed_and_what_was_left_out_stands_first(tmp_path: Path) -> None:
+    faults = [{"part": "streams", "contender": "x", "fault": "wrong rows"}]
+    left_out = {"h5py": {"pip install h5py": ["streams, zlib 3"]}}
+    (first, *_) = views_of_targets(tmp_path, targets=(), faults=faults, left_out=left_out)
+    assert first.sentences == [
+        "FAILED, so it has no number: streams, contender x: wrong rows.",
+        "Not measured: h5py (streams, zlib 3): pip install h5py",
     ]
-    view = views_of_targets(tmp_path, figures=figures, targets=())[0]
-    assert view.tables[0].header == ["contender", "place", "neighbour", "repeats"]
-    assert view.tables[0].rows[1] == ["window", "-0.25", "-0.25", "1"]
-    assert [chart.name for chart in view.charts] == [
-        "targets_mixing_chunks_place",
-        "targets_mixing_chunks_neighbour",
-    ]
-
-
-def test_the_sentences_say_what_was_missed(tmp_path: Path) -> None:
-    said = views_of_targets(tmp_path)[0].sentences
-    assert said == ["Missed: zlib 3 / h5py is 2.6x, wanted >= 4x (n)."]
-    good = [one for one in stored_runs.TARGETS if one["met"] is not False]
-    said = views_of_targets(tmp_path, targets=good)[0].sentences
-    assert said == ["All 1 targets that were judged are met."]
-    said = views_of_targets(tmp_path, targets=(), faults=["x: wrong rows"])[0].sentences
-    assert said == ["FAILED, so it has no number: x: wrong rows."]
-    said = views_of_targets(tmp_path, interrupted=True)[0].sentences
-    assert said[0] == "The run was interrupted; this is what was finished."
 
 
 def test_rows_without_their_json_file_can_still_be_shown(tmp_path: Path) -> None:
     stored_runs.keep_targets(tmp_path)
     (tmp_path / "multitables_targets.json").unlink()
-    views = target_views.views(kept(tmp_path, "targets"))
-    assert [view.heading for view in views] == ["Streams", "Latency"]
+    assert [view.heading for view in views(kept(tmp_path, "targets"))] == ["Streams", "Latency"]
     assert publish.publish(str(tmp_path), STUDIES, say=lambda _line: None).failed == []
 
 
@@ -142,7 +128,7 @@ def test_everything_is_written_beside_the_rows(
     assert after["multitables_targets.parquet"] == b"10"
     text = after["multitables_targets_tables.txt"].decode()
     assert text.startswith("machine      Some 8-core CPU")
-    assert "\nmultitables queue x2  1100 (1000-1200)        3\n" in text
+    assert re.search(r"\nmultitables queue x2 +1100 \(1000-1200\) +3\n", text)
     assert text.count("Some 8-core CPU") == 1
     assert after["multitables_report.html"].count(b"<svg ") >= 3
     assert lines == [f"report: {tmp_path / 'multitables_report.html'}"]
@@ -219,11 +205,16 @@ def test_a_run_ends_with_its_report_and_its_own_status(
 
 
 def test_an_interrupted_run_has_its_report_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupted(run: TargetRun) -> None:
-        run.keep(0.5, part="latency", dataset="d", contender="x", round=0, unit="us")
+    def interrupted() -> Sample:
         raise KeyboardInterrupt
 
-    monkeypatch.setitem(target_parts.PARTS, "latency", interrupted)
+    def latency(_setting: Setting) -> list[Case]:
+        return [
+            case_of(Measurement("x", lambda: Sample(0.5))),
+            case_of(Measurement("y", interrupted)),
+        ]
+
+    monkeypatch.setitem(target_parts.PARTS, "latency", latency)
     assert multitables_benchmark.main(["targets", "--smoke", "--part", "latency"]) == 130
     text = Path("results/multitables_report.html").read_text()
     assert "This run was interrupted." in text
@@ -291,7 +282,7 @@ def test_a_parquet_file_has_the_rows_with_types(tmp_path: Path) -> None:
     content = parquet.file_of(found.rows, found.more["facts"])
     table = read.ParquetFile(io.BytesIO(content), pre_buffer=False).read(use_threads=False)
     assert table.column_names == list(found.rows[0])
-    assert table["mb_per_s"].to_pylist() == [float(row["mb_per_s"]) for row in found.rows]
+    assert table["value"].to_pylist() == [float(row["value"]) for row in found.rows]
     assert table["n_procs"].to_pylist() == [int(row["n_procs"]) for row in found.rows]
     assert set(table["memory"].to_pylist()) == {"64.0 GiB"}
     assert set(table["limit_mb_per_s"].to_pylist()) == {None}

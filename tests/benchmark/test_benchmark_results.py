@@ -8,13 +8,14 @@ Law
 from __future__ import annotations
 
 import json
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from runs import rows_of, some_run
+from runs import case_of, measured, rows_of, study_run
 
 import multitables_benchmark
-from _benchmark.contract import (
+from _multitables.benchmark.contract import (
     ContenderError,
     Digest,
     Measurement,
@@ -22,8 +23,9 @@ from _benchmark.contract import (
     Sample,
     WrongDataError,
 )
-from _benchmark.harness import results
-from _benchmark.harness.results import CannotResumeError, ResultFile
+from _multitables.benchmark.harness import results
+from _multitables.benchmark.harness.results import CannotResumeError, ResultFile
+from _multitables.benchmark.studies.frame import Case, Prepared
 
 COLUMNS = ("who", "round", "value")
 FACTS = {"machine": "mine", "device": "disk"}
@@ -118,42 +120,72 @@ def test_facts_of_a_place_may_differ_from_row_to_row(tmp_path: Path) -> None:
 def test_a_figure_that_is_there_is_not_measured_again(tmp_path: Path) -> None:
     calls: list[str] = []
 
-    def measured() -> Sample:
-        calls.append("measured")
+    def timed() -> Sample:
+        calls.append("timed")
         return Sample(float(len(calls) - 1))
 
     def checked() -> Digest:
         calls.append("checked")
         return {}
 
-    who = Measurement("who", measured, checked)
+    who = Measurement("who", timed, checked)
     for resume in (False, True):
-        run = some_run(tmp_path, resume)
-        with run.results:
-            found = run.rates("part", "data", [who], lambda _found: "", rounds=2)
-            assert found == {"who": [1.0, 2.0]}
-            run.keep(3.0, part="part", dataset="data", contender="x", round=0, unit="MiB")
-    assert calls == ["checked", "measured", "measured"]
-    assert len(results.read_rows(run.results.filename)) == 3
+        run = measured(study_run(tmp_path, case_of(who), resume=resume, rounds=2))
+        assert [row["value"] for row in run.results.rows] == ["1.0", "2.0"]
+    assert calls == ["checked", "timed", "timed"]
 
 
-def test_one_that_fails_is_not_asked_again_and_gives_no_figure(tmp_path: Path) -> None:
-    asked: list[str] = []
+def test_files_of_a_case_that_is_kept_are_not_written_again(tmp_path: Path) -> None:
+    written: list[str] = []
+
+    def prepare(_stack: ExitStack) -> Prepared:
+        written.append("file")
+        return Prepared([Measurement("who", lambda: Sample(1.0))])
+
+    case = Case({"part": "part", "dataset": "data"}, prepare, names=["who"])
+    for resume, rounds in ((False, 1), (True, 1), (True, 2)):
+        measured(study_run(tmp_path, case, resume=resume, rounds=rounds))
+    assert written == ["file"] * 2  # the last has one more round
+
+
+def test_one_that_fails_is_not_measured_again(tmp_path: Path) -> None:
+    tries: list[str] = []
 
     def failing() -> Sample:
-        asked.append("failing")
-        if len(asked) == 2:
+        tries.append("failing")
+        if len(tries) == 2:
             raise ContenderError("it broke")
         return Sample(1.0)
 
-    run = some_run(tmp_path)
-    with run.results:
-        both = [Measurement("rival", failing), Measurement("other", lambda: Sample(2.0))]
-        found = run.rates("part", "data", both, lambda _found: "", rounds=3)
-    assert found == {"other": [2.0] * 3}
-    assert asked == ["failing"] * 2
-    assert (run.reasons, run.faults) == ({"rival": "it broke"}, [])
-    assert [row["contender"] for row in rows_of("targets")].count("rival") == 1  # it is kept
+    both = case_of(Measurement("rival", failing), Measurement("other", lambda: Sample(2.0)))
+    run = measured(study_run(tmp_path, both, rounds=3))
+    assert tries == ["failing"] * 2
+    assert run.left_out == {"rival": {"it broke": ["part, data"]}}
+    assert run.faults == []
+    assert [row["contender"] for row in rows_of("targets")].count("other") == 3
+    assert "Not measured: rival (part, data): it broke" in run.text()
+
+
+def test_a_case_that_cannot_be_prepared_leaves_the_others(tmp_path: Path) -> None:
+    def refuse(_stack: ExitStack) -> Prepared:
+        raise NotMeasuredError("start a server")
+
+    cases = Case({"part": "store"}, refuse), case_of(Measurement("who", lambda: Sample(1.0)))
+    run = measured(study_run(tmp_path, *cases))
+    assert run.left_out == {"all": {"start a server": ["store"]}}
+    assert len(run.results.rows) == 1
+
+
+def test_what_a_case_opens_is_closed_behind_it(tmp_path: Path) -> None:
+    events: list[str] = []
+
+    def prepare(stack: ExitStack) -> Prepared:
+        stack.callback(events.append, "closed")
+        return Prepared([Measurement("who", lambda: events.append("timed") or Sample(1.0))])
+
+    case = Case({"part": "part", "dataset": "data"}, prepare)
+    measured(study_run(tmp_path, case, case))
+    assert events == ["timed", "closed"] * 2
 
 
 @pytest.mark.parametrize(
@@ -173,12 +205,10 @@ def test_which_failures_are_faults(
     def fail() -> Digest:
         raise error
 
-    run = some_run(tmp_path)
-    with run.results:
-        one = Measurement(name, lambda: Sample(1.0), fail)
-        assert run.rates("part", "data", [one], lambda _found: "") == {}
+    run = measured(study_run(tmp_path, case_of(Measurement(name, lambda: Sample(1.0), fail))))
+    assert run.results.rows == []
     assert bool(run.faults) == is_fault
-    assert run.reasons == {name: str(error)}
+    assert bool(run.left_out) != is_fault
 
 
 def test_resume_from_the_command_line(tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 Law
 ---
-1. Sentences and tables are made from made-up rows, and change when these do.
+1. Tables are made from made-up rows, and change when these do.
 2. Runs are of a few KiB, and nothing is timed here.
 """
 
@@ -14,22 +14,23 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import stored_runs
 from hypothesis import given
 from hypothesis import strategies as st
 from runs import left_behind, rows_of, sweep_arguments
 
 import multitables_benchmark
-from _benchmark import contract
-from _benchmark.contenders.streams import ChildStream, Stream
-from _benchmark.data import workloads
-from _benchmark.harness.results import Kept
-from _benchmark.machine import throttle
-from _benchmark.report.tables import View
-from _benchmark.studies.sweep import plan as sweep_plan
-from _benchmark.studies.sweep import study as device_sweep
-from _benchmark.studies.sweep import views as sweep_views
-from _benchmark.studies.sweep.lines import Readers
-from _benchmark.studies.sweep.plan import COLUMNS, DATA, KEY
+from _multitables.benchmark import contract
+from _multitables.benchmark.contenders.streams import ChildStream, Stream
+from _multitables.benchmark.data import workloads
+from _multitables.benchmark.harness.results import Kept
+from _multitables.benchmark.machine import throttle
+from _multitables.benchmark.report.tables import Table, View
+from _multitables.benchmark.studies.sweep import cases as sweep_cases
+from _multitables.benchmark.studies.sweep import study as device_sweep
+from _multitables.benchmark.studies.sweep import views as sweep_views
+from _multitables.benchmark.studies.sweep.cases import DATA, KEYS
+from _multitables.benchmark.studies.sweep.lines import Readers
 
 SMALL = ("--size=0.001", "--max_procs=1", "--cycles=1")
 
@@ -44,23 +45,23 @@ SMALL = ("--size=0.001", "--max_procs=1", "--cycles=1")
 def test_every_dataset_is_written_once(
     fields: list[str], complibs: list[str], levels: list[int]
 ) -> None:
-    plan = sweep_plan.datasets(fields, complibs, levels, 2**20)
+    plan = sweep_cases.datasets(fields, complibs, levels, 2**20)
     compressed = len([level for level in levels if level]) * len(complibs)
     assert len(plan) == len(fields) * (compressed + (0 in levels))
-    assert len({tuple(one.key.values()) for one in plan}) == len(plan)
-    for one in plan:
-        assert (one.complib == "none") == (one.workload.complevel == 0)
-        assert 0.99 * 2**20 <= one.workload.decoded_bytes <= 2**20
+    for (_data, complib, level), one in plan.items():
+        assert (complib == "none") == (one.complevel == 0)
+        assert (one.complib, one.complevel) == (complib, level) or complib == "none"
+        assert 0.99 * 2**20 <= one.decoded_bytes <= 2**20
 
 
 @pytest.mark.parametrize("data", DATA)
 def test_real_fields_compress_and_are_the_same_every_time(data: str, tmp_path: Path) -> None:
-    (plan,) = sweep_plan.datasets([data], ["zlib"], [3], 2**20)
+    (workload,) = sweep_cases.datasets([data], ["zlib"], [3], 2**20).values()
     filename = tmp_path / "x.h5"
-    workloads.write(plan.workload, str(filename))
-    ratio = plan.workload.decoded_bytes / filename.stat().st_size
+    workloads.write(workload, str(filename))
+    ratio = workload.decoded_bytes / filename.stat().st_size
     assert ratio > 2 if data != "noise" else ratio < 1.5
-    first, second = (next(workloads.slabs(plan.workload)) for _ in range(2))
+    first, second = (next(workloads.slabs(workload)) for _ in range(2))
     assert first.tobytes() == second.tobytes()
     assert len({row.tobytes() for row in first[:64]}) == 64  # so that no order can hide
 
@@ -104,7 +105,7 @@ def test_real_data_has_numbers_of_storage(capsys: pytest.CaptureFixture[str]) ->
     for row in rows:
         ratio = float(row["decoded_bytes"]) / float(row["stored_bytes"])
         stored = float(row["stored_mb_per_s"])
-        assert float(row["mb_per_s"]) / stored == pytest.approx(ratio, rel=0.01)
+        assert float(row["value"]) / stored == pytest.approx(ratio, rel=0.01)
     out = capsys.readouterr().out
     assert "blosc, smooth: MB/s of storage" in out
     assert "blosc: MB/s of storage" not in out
@@ -146,7 +147,7 @@ def test_a_resumed_sweep_measures_only_the_rest(tmp_path: Path) -> None:
     assert len(second.timed) == 24 - 17
     assert len(second.checked) == 6  # the first level was whole
     rows = rows_of("sweep")
-    assert len({tuple(row[name] for name in (*KEY, "cycle")) for row in rows}) == len(rows) == 24
+    assert len(cells_of(rows, *KEYS, "contender", "round")) == len(rows) == 24
 
     third = Counting()
     assert device_sweep.run(sweep_arguments(*words, "--resume"), third) == 0
@@ -178,12 +179,15 @@ def test_limits_are_rows_of_their_own(
     monkeypatch.setattr(throttle, "limited", limited)
     words = [*SMALL, "--complevel=0", "--access=queue", "--limit_mb_per_s=50"]
     words += ["--limit_mb_per_s=200"]
-    assert device_sweep.run(sweep_arguments(*words), Counting()) == 0
+    counts = Counting()
+    assert device_sweep.run(sweep_arguments(*words), counts) == 0
     assert asked == [50e6, 200e6]
     assert [row["limit_mb_per_s"] for row in rows_of("sweep")] == ["", "50.0"]
+    assert len(counts.checked) == 1  # as fast as the device is
     out = capsys.readouterr().out
     assert "limited to 50 MB/s" in out
-    assert "200 MB/s not measured: only root may limit a device" in out
+    left_out = "Not measured: all (noise none 0, 200 MB/s): only root may limit a device"
+    assert left_out in out
 
 
 def test_without_the_direct_vfd_the_sweep_goes_on(capsys: pytest.CaptureFixture[str]) -> None:
@@ -197,10 +201,10 @@ def test_without_the_direct_vfd_the_sweep_goes_on(capsys: pytest.CaptureFixture[
 def test_the_old_release_reads_through_the_page_cache_without_peers(
     warm: bool, tmp_path: Path
 ) -> None:
-    (dataset,) = sweep_plan.datasets(["noise"], ["zlib"], [3], 2**20)
+    (workload,) = sweep_cases.datasets(["noise"], ["zlib"], [3], 2**20).values()
     source = contract.Source(str(tmp_path / "x.h5"), workloads.PATH, 1, 1)
     readers = Readers(("queue",), (1, 3), (), {}, warm, False, "/nowhere/python", None)
-    found = readers.peers(source, dataset.workload, str(tmp_path))
+    found = readers.peers(source, workload, str(tmp_path))
     assert [(one.key["access"], one.key["n_procs"]) for one in found] == [
         *(("queue", n) for n in (1, 3)),
         *(("generator", n) for n in (1, 3)),
@@ -214,105 +218,113 @@ def test_the_old_release_reads_through_the_page_cache_without_peers(
 # ---- what it shows
 
 
-def row_of(mb_per_s: float, **changed: Any) -> dict[str, str]:
-    row = dict.fromkeys(COLUMNS, "") | {
-        "study": "sweep",
-        "place": "/disk",
-        "data": "noise",
-        "complib": "blosc",
-        "complevel": "3",
-        "contender": "multitables",
-        "access": "queue",
-        "driver": "direct",
-        "n_procs": "1",
+def row_of(value: float, **changed: Any) -> dict[str, str]:
+    row = {
+        **stored_runs.sweep_row("noise", "blosc", 3, "multitables", "queue", "direct", 1),
         "cache": "bypassed",
-        "device": "sda",
+        "round": 0,
         "device_kind": "SATA HDD",
-        "rotational": "yes",
-        "raid": "none",
-        "filesystem": "ext4",
+        "value": value,
+        "stored_mb_per_s": value / 2,
     }
-    figures = {"mb_per_s": mb_per_s, "stored_mb_per_s": mb_per_s / 2}
-    return {name: str(value) for name, value in {**row, **figures, **changed}.items()}
+    return {name: str(text) for name, text in {**row, **changed}.items()}
 
 
 def shown(*rows: dict[str, str], **more: Any) -> View:
-    (view,) = sweep_views.views(Kept("sweep", rows, more))
-    return view
+    return sweep_views.views(Kept("sweep", rows, more))[-1]
 
 
-def said(view: View, words: str) -> bool:
-    return any(words in sentence for sentence in view.sentences)
+def cells(table: Table) -> list[list[str]]:
+    return [list(row) for row in table.rows]
 
 
 def test_a_table_has_levels_down_and_processes_across() -> None:
     rates = {("0", "1"): (100, 110, 90), ("0", "2"): (200,), ("3", "1"): (50,)}
     view = shown(
         *(
-            row_of(rate, complevel=level, n_procs=n, complib="blosc" if level != "0" else "none")
+            row_of(
+                rate,
+                complevel=level,
+                n_procs=n,
+                complib="blosc" if level != "0" else "none",
+                round=number,
+            )
             for (level, n), found in rates.items()
-            for rate in found
+            for number, rate in enumerate(found)
         )
     )
-    assert view.heading == "SATA HDD at /disk"
+    assert view.heading == "SATA HDD at /data"
     (table,) = view.tables
-    assert list(table.header) == ["complevel / processes", "1", "2"]
-    assert [list(row) for row in table.rows] == [["0", "100 (90-110)", "200"], ["3", "50", "-"]]
+    assert list(table.header) == ["complevel / processes", "1", "2", "best / 1"]
+    assert cells(table) == [["0", "100 (90.0-110)", "200", "2x"], ["3", "50.0", "-", "1x"]]
     (chart,) = view.charts
     assert [series.label for series in chart.series] == ["no compression", "complevel 3"]
     assert [[x for x, _ in series.points] for series in chart.series] == [[1.0, 2.0], [1.0]]
 
 
 @pytest.mark.parametrize(
-    ("rates", "words"),
-    [
-        ([100, 180, 190], "190 MB/s with 3 (1.9x)"),
-        ([100, 180, 190], "No number of processes is more than 5 % below"),
-        ([97, 97, 69], "More processes cost throughput: 3 at complevel 3 (29% below 1)"),
-        ([100, 150, 96, 149], "cost throughput: 3 at complevel 3 (36% below 2)."),
-        ([100, 96], "No number of processes is more than 5 % below"),
-    ],
+    ("rates", "gain"),
+    [([100, 180, 190], "1.9x"), ([97, 97, 69], "1x"), ([100, 150, 96, 149], "1.5x")],
 )
-def test_what_more_processes_bring_follows_from_the_numbers(rates: list[float], words: str) -> None:
-    view = shown(*(row_of(rate, n_procs=n + 1) for n, rate in enumerate(rates)))
-    assert said(view, words)
+def test_what_more_processes_bring_stands_behind_the_rates(rates: list[float], gain: str) -> None:
+    (table,) = shown(*(row_of(rate, n_procs=n + 1) for n, rate in enumerate(rates))).tables
+    assert cells(table) == [["3", *(f"{rate:.3g}{'.0' * (rate < 100)}" for rate in rates), gain]]
+
+
+def test_of_one_number_of_processes_nothing_follows() -> None:
+    for n in (1, 2):
+        (table,) = shown(row_of(100, n_procs=n)).tables
+        assert list(table.header) == ["complevel / processes", str(n)]
 
 
 def test_what_failed_stands_in_its_cell() -> None:
-    fault = {name: row_of(0)[name] for name in KEY if name != "limit_mb_per_s"}
-    view = shown(row_of(100, n_procs=2), faults=[{**fault, "fault": "data differs"}])
-    assert [list(row) for row in view.tables[0].rows] == [["3", "FAILED", "100"]]
-    assert said(view, "data differs")
-    only = shown(faults=[{**fault, "fault": "data differs"}])
-    assert [list(row) for row in only.tables[0].rows] == [["3", "FAILED"]]
+    row = row_of(0)
+    fault = {name: row[name] for name in (*KEYS, "contender")} | {"fault": "data differs"}
+    found = sweep_views.views(Kept("sweep", [row_of(100, n_procs=2)], {"faults": [fault]}))
+    assert cells(found[-1].tables[0]) == [["3", "FAILED", "100", "-"]]
+    assert "data differs" in found[0].sentences[0]
+    only = shown(faults=[fault])
+    assert cells(only.tables[0]) == [["3", "FAILED"]]
 
 
 def test_peers_stand_beside_the_queue_through_the_page_cache() -> None:
     peer = {"contender": "TensorStore", "access": "threads", "driver": "buffered"}
-    view = shown(
+    rows = [
         row_of(900),
         row_of(600, driver="buffered"),
         row_of(300, **peer),
         row_of(400, n_procs=2, **peer),
-        left_out={"hidefix": {"pip install hidefix": ["noise blosc 3", "noise blosc 9"]}},
-    )
-    table = view.tables[-1]
-    assert list(table.header)[1:] == ["1", "2", "direct queue / it, best of each"]
-    assert [list(row) for row in table.rows] == [
-        ["multitables, queue, direct", "900", "", "0.7x"],
-        ["multitables, queue", "600", "", "1.0x"],
-        ["TensorStore, threads", "300", "400", "1.5x"],
     ]
-    assert said(view, "delivers 1.5 times as much as the best peer, TensorStore")
-    assert said(
-        view, "Not measured: hidefix with noise blosc 3, noise blosc 9: pip install hidefix"
-    )
-    assert view.charts[-1].kind == "bars"
+    left_out = {"hidefix": {"pip install hidefix": ["noise blosc 3", "noise blosc 9"]}}
+    first, view = sweep_views.views(Kept("sweep", rows, {"left_out": left_out}))
+    table = view.tables[0]
+    head = ["contender", "access", "I/O", "1", "2", "direct queue / it, best of each"]
+    assert list(table.header) == head
+    assert cells(table) == [
+        ["multitables", "queue", "direct", "900", "-", "0.667x"],
+        ["multitables", "queue", "buffered", "600", "-", "1x"],
+        ["TensorStore", "threads", "buffered", "300", "400", "1.5x"],
+    ]
+    assert list(first.sentences) == [
+        "Not measured: hidefix (noise blosc 3; noise blosc 9): pip install hidefix"
+    ]
+    assert [chart.kind for chart in view.charts[:2]] == ["bars", "lines"]
 
 
-def test_the_generator_is_said_beside_the_queue() -> None:
+def test_the_generator_stands_beside_the_queue() -> None:
     view = shown(row_of(200), row_of(100, access="generator"))
-    assert said(view, "Generator: 0.50 of the direct queue, each at its best")
+    assert view.tables[1].header[-1] == "best / best of the queue"
+    assert cells(view.tables[1]) == [["3", "100", "0.5x"]]
+
+
+def test_the_published_method_is_no_peer() -> None:
+    published = {"contender": "multitables 2.0.1, libhdf5 direct", "driver": "hdf5-direct"}
+    view = shown(row_of(200), row_of(100, **published))
+    titles = [table.title for table in view.tables]
+    assert [title.partition(":")[0] for title in titles] == [
+        "Direct queue, driver direct, blosc",
+        "multitables 2.0.1, libhdf5 direct",
+    ]
 
 
 def test_peers_without_compression_stand_there_once() -> None:
@@ -324,6 +336,7 @@ def test_peers_without_compression_stand_there_once() -> None:
     assert [title.split(", ")[1] for title in titles] == ["no compression", "blosc 3", "zlib 3"]
 
 
-def test_of_one_number_of_processes_nothing_follows() -> None:
-    assert not said(shown(row_of(100)), "processes")
-    assert not said(shown(row_of(100, n_procs=2)), "processes")
+def test_notes_of_the_run_are_shown() -> None:
+    found = sweep_views.views(Kept("sweep", [row_of(1)], {"notes": ["no disk"]}))
+    assert [view.heading for view in found] == ["Notes", "SATA HDD at /data"]
+    assert list(found[0].sentences) == ["no disk"]

@@ -16,9 +16,9 @@ from pathlib import Path
 
 import pytest
 
-from _benchmark.machine import devices, throttle
-from _benchmark.machine.devices import Device
-from _benchmark.machine.throttle import CannotLimitError, Control
+from _multitables.benchmark.machine import devices, throttle
+from _multitables.benchmark.machine.devices import Device
+from _multitables.benchmark.machine.throttle import CannotLimitError, Control
 
 BLKIO = "31 23 0:35 {root} /cg/blkio rw - cgroup cgroup rw,blkio\n"
 UNIFIED = "41 31 0:38 {root} {directory} rw - cgroup2 cgroup2 rw\n"

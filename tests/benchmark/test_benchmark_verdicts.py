@@ -8,50 +8,83 @@ Law
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pytest
 from faulty_libraries import FakeGuard
-from runs import some_run
 
-from _benchmark import contract
-from _benchmark.harness import rounds
-from _benchmark.loops import stream_loop
-from _benchmark.report.tables import aligned
-from _benchmark.studies.targets import parts as target_parts
-from _benchmark.studies.targets import views as target_views
-from _benchmark.studies.targets.verdicts import best, limit_target, ratio_target
+from _multitables.benchmark import contract
+from _multitables.benchmark.harness import rounds
+from _multitables.benchmark.loops import stream_loop
+from _multitables.benchmark.report.figures import Figures
+from _multitables.benchmark.report.tables import aligned
+from _multitables.benchmark.studies.targets import parts as target_parts
+from _multitables.benchmark.studies.verdicts import OTHERS, Wanted, judged, side
+from _multitables.benchmark.studies.views import target_table
 
 
-def test_verdicts(tmp_path: Path) -> None:
-    run = some_run(tmp_path)
-    run.results.__exit__(None, None, None)
-    run.judge(ratio_target("a", [10, 30, 20], [10, 10, 10], 2, ""))
-    run.judge(ratio_target("b", [19.9], [10], 2, ""))
-    run.judge(ratio_target("c", [10], None, 2, "why"))
-    run.judge(limit_target("d", [1, 9, 2], 2.5, "us"))
-    run.judge(limit_target("e", [3], 3, "us"))
-    run.judge(limit_target("f", None, 3, "us", "why"))
-    verdicts = [(one.what, one.verdict) for one in run.targets]
-    assert verdicts == [
-        ("a", "met"),
-        ("b", "MISSED"),
-        ("c", "not measured"),
-        ("d", "met"),
-        ("e", "MISSED"),
-        ("f", "not measured"),
-    ]
-    assert run.targets[0].measured == "2.00x (1.00-3.00)"
-    run.judged = False
-    run.judge(limit_target("g", [1], 3, "us"))
-    assert (run.targets[-1].measured, run.targets[-1].verdict) == ("1 us", "not judged")
-    table = target_views.target_table(run.targets).text()
-    assert "MISSED" in table
-    assert "why" in table
+def rows(who: str, *values: float, unit: str = "MB/s", **more: str) -> list[dict[str, str]]:
+    """A row of each round."""
+    key = {"contender": who, "unit": unit, **more}
+    return [{**key, "round": str(n), "value": str(one)} for n, one in enumerate(values)]
+
+
+@pytest.mark.parametrize(
+    ("found", "wanted", "said"),
+    [
+        ([rows("multitables", 10, 30, 20), rows("h5py", 10, 10, 10)], {"least": 2}, "met"),
+        ([rows("multitables", 19.9), rows("h5py", 10)], {"least": 2}, "MISSED"),
+        ([rows("multitables", 10)], {"least": 2}, "not measured"),
+        ([rows("multitables", 1, 9, 2, unit="us")], {"theirs": (), "most": 2.5}, "met"),
+        ([rows("multitables", 3, unit="us")], {"theirs": (), "most": 3}, "MISSED"),
+        ([], {"theirs": (), "most": 3}, "not measured"),
+        ([rows("multitables", 3)], {"theirs": (), "least": 3}, "met"),
+        ([rows("multitables", 2, unit="ms"), rows("h5py", 4, unit="ms")], {"least": 2}, "met"),
+        (
+            [rows("multitables", 1, requests="2"), rows("h5py", 1, requests="20")],
+            {"least": 10, "column": "requests"},
+            "met",
+        ),
+    ],
+)
+def test_verdicts(found: list[Any], wanted: dict[str, Any], said: str) -> None:
+    target = Wanted(**{"ours": "multitables", "theirs": ("h5py",), **wanted})
+    figures = Figures([row for some in found for row in some])
+    reasons = {} if figures.where(contender="h5py").rows else {"h5py": "why"}
+    one = judged("case", target, figures, reasons)
+    assert one.verdict == said
+    assert said != "not measured" or (one.measured, one.note) in {("-", "why"), ("-", "")}
+    little = judged("case", target, figures, {}, counts=False)
+    assert little.verdict == ("not measured" if said == "not measured" else "not judged")
+
+
+def test_a_verdict_says_what_was_compared() -> None:
+    found = [*rows("multitables queue x1", 10, 30, 20), *rows("h5py slow", 1, 1, 1)]
+    found += rows("h5py", 10, 10, 10)
+    one = judged("none", Wanted("multitables queue", ("h5py",), 2), Figures(found), {})
+    assert one.what == "none: multitables queue x1 / h5py"
+    assert (one.measured, one.wanted) == ("2x (1-3)", ">= 2x")
+    table = target_table([one, judged("none", Wanted("multitables x"), Figures([]), {})]).text()
+    assert "met" in table
+    assert "not measured" in table
+
+
+def test_a_longer_name_does_not_stand_in_for_one_that_is_left_out() -> None:
+    found = Figures([*rows("multitables", 10), *rows("h5py, DataLoader", 1)])
+    wanted = Wanted("multitables", ("h5py",), 2)
+    assert judged("c", wanted, found, {"h5py": "why"}).verdict == "not measured"
+    assert judged("c", wanted, found, {}).what == "c: multitables / h5py, DataLoader"
+
+
+def test_a_fault_has_no_verdict() -> None:
+    faults = [{"contender": "multitables", "fault": "data differs"}]
+    one = judged("c", Wanted("multitables", most=3), Figures(rows("multitables", 1), faults), {})
+    assert one.verdict == "not measured"
 
 
 def test_the_wanted_figures_are_those_of_the_issue() -> None:
-    least = {dataset.title: dataset.least for dataset in target_parts.DATASETS.values()}
+    least = {target_parts.DATASETS[name].title: one for name, one in target_parts.LEAST.items()}
     assert least == {
         "no filter": 6,
         "blosc (blosclz 5)": 3,
@@ -61,10 +94,13 @@ def test_the_wanted_figures_are_those_of_the_issue() -> None:
     assert target_parts.MIN_GENERATOR == 2.5
 
 
-def test_the_best_is_by_median() -> None:
-    rates = {"new x1": [1.0, 9.0, 2.0], "new x2": [3.0, 3.0, 3.0], "old x1": [99.0]}
-    assert best(rates, "new") == "new x2"
-    assert best(rates, "none") is None
+def test_each_side_is_at_its_best() -> None:
+    found = [*rows("multitables x1", 1, 9, 2), *rows("multitables x2", 3, 3, 3), *rows("old", 99)]
+    figures = Figures(found)
+    assert side(figures, ("multitables",)).first("contender") == "multitables x2"
+    assert side(figures, ("multitables x1",)).first("contender") == "multitables x1"
+    assert side(figures, OTHERS).first("contender") == "old"
+    assert side(figures, ("none",)).rows == []
 
 
 def test_contenders_take_turns() -> None:

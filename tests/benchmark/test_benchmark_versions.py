@@ -20,7 +20,7 @@ import pytest
 from runs import hide_module, left_behind, rows_of
 
 import multitables_benchmark
-from _benchmark.contenders.version_contenders import (
+from _multitables.benchmark.contenders.version_contenders import (
     READERS,
     TOGETHER,
     WRITERS,
@@ -28,11 +28,11 @@ from _benchmark.contenders.version_contenders import (
     VersionsFile,
     readers_of,
 )
-from _benchmark.harness.results import Kept
-from _benchmark.loops import version_read_loop, version_steps, version_write_loop
-from _benchmark.loops.version_steps import KEYS, TESTS, VAL, Spec
-from _benchmark.loops.version_write_loop import PLAIN, VERSIONED
-from _benchmark.studies.versions import cases, views
+from _multitables.benchmark.harness.results import Kept
+from _multitables.benchmark.loops import version_read_loop, version_steps, version_write_loop
+from _multitables.benchmark.loops.version_steps import KEYS, TESTS, VAL, Spec
+from _multitables.benchmark.loops.version_write_loop import PLAIN, VERSIONED
+from _multitables.benchmark.studies.versions import cases, views
 
 LARGE, CONSTANT = "large_fraction_changes_sparse", "large_fraction_constant_sparse"
 DENSE = "mostly_appends_dense"
@@ -107,22 +107,22 @@ def test_a_seed_is_a_file() -> None:
 def test_the_twin_is_what_numpy_makes(test: str, described: bool, tmp_path: Path) -> None:
     spec = Spec(test, 12, described)
     request = asked(tmp_path / "twin.h5", spec)
-    found = version_write_loop.answer(None, request | {"verb": "time"})["found"]
+    found = version_write_loop.LOOP.answer(None, request | {"verb": "time"})["found"]
     assert len(found["t_write"]) == 13
     assert found["t_write"][-1] == pytest.approx(sum(found["t_write"][:-1]))
-    assert version_write_loop.answer(None, request | {"verb": "holds"}) == {"found": True}
+    assert version_write_loop.LOOP.answer(None, request | {"verb": "holds"}) == {"found": True}
     with h5py.File(request["filename"], "r+") as file:
         dataset = file[spec.group][VAL]
         assert (dataset.chunks, dataset.compression) == ((32,) * dataset.ndim, "gzip")
         dataset[(3,) * dataset.ndim] += 1.0
-    assert version_write_loop.answer(None, request | {"verb": "holds"}) == {"found": False}
+    assert version_write_loop.LOOP.answer(None, request | {"verb": "holds"}) == {"found": False}
     with pytest.raises(Exception, match=f"{VAL} of .* was not written"):
         version_write_loop.compare(request)
 
 
 def test_other_storage_is_another_file(tmp_path: Path) -> None:
     request = asked(tmp_path / "twin.h5", Spec(DENSE, 2, described=True))
-    version_write_loop.answer(None, request | {"verb": "time"})
+    version_write_loop.LOOP.answer(None, request | {"verb": "time"})
     for other in ({"exponent": 6}, {"compression": "lzf"}):
         assert not version_write_loop.holds({**request, **other})
 
@@ -189,7 +189,9 @@ def test_without_the_package(
     assert run("--smoke", "--test", DENSE) == 0
     assert {row["contender"] for row in rows_of("versions")} == {PLAIN}
     told = capsys.readouterr().out
-    assert "Not measured: multitables: versioned-hdf5 cannot be imported" in told
+    for who, part in ((VERSIONED, "write"), ("all", "read")):
+        reason = f"Not measured: {who} ({part}, {DENSE}, as published): versioned-hdf5 cannot be "
+        assert reason in told
     assert "pip install multitables[studies]" in told
 
 
@@ -227,7 +229,7 @@ def test_an_interrupted_run_is_resumed(monkeypatch: pytest.MonkeyPatch) -> None:
 def row(**more: str) -> dict[str, str]:
     key = {"test": LARGE, "way": "as published", "transactions": "50", "exponent": "12"}
     empty = dict.fromkeys(("which", *cases.MORE), "")
-    return {**key, "compression": "none", "part": "write", **empty, "kernel": "6.1", **more}
+    return {**key, "compression": "none", "part": "write", **empty, "round": "0", **more}
 
 
 def test_published_figures_stand_beside_the_same_file() -> None:
@@ -236,28 +238,48 @@ def test_published_figures_stand_beside_the_same_file() -> None:
         row(contender=PLAIN, value="0.5", file_bytes=str(2**20), transaction_seconds="0.001"),
     ]
     (view,) = views.views(Kept("versions", rows, {}))
-    sizes, written = view.tables
-    assert list(sizes.rows[0]) == ["50, 2^12", "4", "4.93", "1", "-", "50.0", "12.5"]
-    assert list(written.rows[0]) == ["50, 2^12", "2.5", "0.749", "10.0", "0.5", "-", "1"]
-    assert view.facts == {"kernel": "6.1"}
+    (files,) = view.tables
+    assert [list(line) for line in files.rows] == [
+        ["50, 2^12", VERSIONED, "4", "12.5x", "2.5", "10.0"],
+        ["50, 2^12", PLAIN, "1", "", "0.5", "1"],
+        ["50, 2^12", "as copies", "50", "", "-", "-"],
+        ["50, 2^12", f"{VERSIONED}, published", "4.93", "", "0.749", "-"],
+    ]
+    sizes, written = view.charts
+    labels = [VERSIONED, PLAIN, "as copies", f"{VERSIONED}, published"]
+    assert [line.label for line in sizes.series] == labels
+    assert [line.label for line in written.series] == [one for one in labels if one != "as copies"]
     described = [one | {"way": "as described"} for one in rows]
     (view,) = views.views(Kept("versions", described, {}))
-    assert view.tables[0].rows[0][2] == "-"
+    assert len(view.tables[0].rows) == 3
 
 
 def test_the_fastest_of_ours_is_compared() -> None:
     rows = [
-        row(part="read", which="all", contender=name, value=value, open_seconds=opened)
+        row(part="read", which=which, contender=name, value=value, open_seconds=opened)
+        for which in ("all", "latest")
         for name, value, opened in (
             ("versioned-hdf5, r", "0.4", "0.3"),
             ("multitables", "0.2", "0.01"),
-            ("multitables, together", "0.1", ""),
+            *(
+                [("multitables, together", "0.1", "")]
+                if which == "all"
+                else [(PLAIN, "0.1", "0.1")]
+            ),
         )
     ]
     (view,) = views.views(Kept("versions", rows, {"faults": []}))
-    opened, read = view.tables
-    assert (opened.rows[0][-1], read.rows[0][-1]) == ("30.0", "4")
+    opened, read, latest = view.tables
+    assert [line[-1] for line in opened.rows] == ["30.0x", "30.0x"]
+    assert [line[-1] for line in read.rows] == ["4x", "2x"]
+    assert [list(line[1:4]) for line in latest.rows] == [
+        ["opened", "3x", "-"],
+        ["opened and read", "4x", "-"],
+    ]
     assert {chart.title.partition(":")[0] for chart in view.charts} == {"All opened", "All read"}
+    wrong = {**rows[1], "fault": "data differs"}
+    _, view = views.views(Kept("versions", [rows[0], *rows[2:]], {"faults": [wrong]}))
+    assert view.tables[1].rows[0][2:] == ["400", "100", "FAILED", "-", "4x"]
 
 
 def test_sizes_are_said_as_the_study_does() -> None:

@@ -1,6 +1,6 @@
 """The table's datasets whose chunks went through filters: every pipeline, size, mask and codec.
 
-Law: as in `datasets`. Files are written by libhdf5, with the plugins of hdf5plugin.
+Law: as in `datasets_of_files`. Files are written by libhdf5, with the plugins of hdf5plugin.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import h5py
 import hdf5plugin
 import numpy as np
 from cut_chunks import cut_edges
-from datasets import FILTERS, Dataset, add, chunked, create, table, write
+from datasets_of_files import FILTERS, Dataset, add, chunked, create, table, write
 from elements import FAST, smooth, values
 
 PIPELINES: list[Sequence[str]] = [

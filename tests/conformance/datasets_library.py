@@ -1,6 +1,6 @@
 """The table's datasets that a library reads, and those that are refused.
 
-Law: as in `datasets`.
+Law: as in `datasets_of_files`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from pathlib import Path
 import h5py
 import hdf5plugin
 import numpy as np
-from datasets import Dataset, add, chunked, columns, create, table, write
+from datasets_of_files import Dataset, add, chunked, columns, create, table, write
 from elements import FAST, smooth, values
 from h5py import h5t, h5z
 

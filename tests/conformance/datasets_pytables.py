@@ -1,7 +1,7 @@
 """The table's datasets that PyTables writes: arrays, tables and their columns.
 
-Law: as in `datasets`. The oracle is PyTables, which gives native byte order: h5py where the file
-has the other one.
+Law: as in `datasets_of_files`. The oracle is PyTables, which gives native byte order: h5py where
+the file has the other one.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 import tables
-from datasets import Dataset, columns, table
 from datasets_filters import CODECS
+from datasets_of_files import Dataset, columns, table
 from elements import smooth, values
 from oracle import pytables_read
 

@@ -1,6 +1,6 @@
 """The table's virtual datasets.
 
-Law: as in `datasets`.
+Law: as in `datasets_of_files`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 import h5py
 import hdf5plugin
 import numpy as np
-from datasets import Dataset, columns, table
+from datasets_of_files import Dataset, columns, table
 from elements import FAST, smooth, values
 from h5py import h5d, h5p, h5s, h5t
 

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import h5py
 import numpy as np
 import pytest
-from datasets import Dataset
+from datasets_of_files import Dataset
 from oracle import same
 from reader_file import at
 

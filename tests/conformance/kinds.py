@@ -3,8 +3,8 @@
 Law
 ---
 1. A function of `GROUPS` writes one file, and yields each kind's name and where its dataset is.
-2. One kind differs from the next in one thing that matters to a reader; `datasets` has the table of
-   all that must be equal.
+2. One kind differs from the next in one thing that matters to a reader; `datasets_of_files` has
+   the table of all that must be equal.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import hdf5plugin
 import numpy as np
 import tables
 import versioned
-from datasets import chunked, create, prepared, write
+from datasets_of_files import chunked, create, prepared, write
 from elements import smooth
 from h5py import h5d, h5t
 

@@ -15,7 +15,7 @@ import datasets_library  # noqa: F401
 import datasets_pytables  # noqa: F401
 import datasets_virtual  # noqa: F401
 import pytest
-from datasets import FILES
+from datasets_of_files import FILES
 from oracle import same
 
 from _multitables.index.names.pattern import parts_of

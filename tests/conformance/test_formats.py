@@ -1,6 +1,6 @@
 """Every dataset of the table, read through every entry point, equals what its oracle reads.
 
-1. `datasets` says what there is and who must read it; `entry_points` how it is read.
+1. `datasets_of_files` says what there is and who must read it; `entry_points` how it is read.
 2. Each file is written once. Each test reads all datasets of a file through one entry point, by
    the same readers, and names all those that differ.
 """
@@ -22,7 +22,7 @@ import h5py
 import hdf5plugin
 import numpy as np
 import pytest
-from datasets import FILES, WITHOUT_FALLBACK, Dataset, columns, create, prepared, write
+from datasets_of_files import FILES, WITHOUT_FALLBACK, Dataset, columns, create, prepared, write
 from elements import any_type, smooth, values
 from entry_points import ENTRY_POINTS, Rows, read_all
 from hypothesis import HealthCheck, given, settings

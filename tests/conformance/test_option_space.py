@@ -18,7 +18,7 @@ import h5py
 import numpy as np
 import pytest
 from cut_chunks import cut_edges
-from datasets import FILTERS, create, prepared
+from datasets_of_files import FILTERS, create, prepared
 from elements import FAST, values
 from h5py import h5d, h5s
 from hypothesis import HealthCheck, given, settings

@@ -13,7 +13,7 @@ import h5py
 import hdf5plugin
 import numpy as np
 import pytest
-from datasets import Dataset, Prepare, chunked, create
+from datasets_of_files import Dataset, Prepare, chunked, create
 from h5py import h5t, h5z
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st

@@ -15,7 +15,7 @@ import h5py
 import numpy as np
 import pytest
 import tables
-from datasets import create, prepared, write
+from datasets_of_files import create, prepared, write
 from elements import smooth
 from oracle import h5py_read, same, streamed
 from processes import first_readers

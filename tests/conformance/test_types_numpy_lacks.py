@@ -17,7 +17,7 @@ from typing import Any
 import h5py
 import numpy as np
 import pytest
-from datasets import create, prepared
+from datasets_of_files import create, prepared
 from h5py import h5a, h5d, h5s
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st

@@ -94,6 +94,6 @@ def test_one_part_of_a_split_file(tmp_path: Path, entry: Callable[..., Any], nam
     os.rename(tmp_path / "parts-m.h5", tmp_path / name)
     error = refused(
         multitables.FileOpenError, entry, tmp_path / name, "/x",
-        "split or multi driver", "DRIVER='H5FD_SPLIT'", "h5repack",
+        "split, multi or subfiling driver", "DRIVER='H5FD_SPLIT'", "h5repack",
     )  # fmt: skip
     assert "damaged" not in str(error)

@@ -334,3 +334,31 @@ def test_readers_of_one_stream_share_one_ring(numbered: Path) -> None:
             assert block.shape == (CHUNK, COLUMNS)
         del block
         assert not [name for name in os.listdir("/dev/shm") if "multitables" in name]
+
+
+def private_bytes(pid: int) -> int:
+    """The memory that a process has written and shares with no other, swapped or not.
+
+    Pages of code do not count: they become one process's own when others that map them end.
+    """
+    lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+    names = ("Private_Dirty:", "Swap:")
+    return sum(int(line.split()[1]) << 10 for line in lines if line.startswith(names))
+
+
+def test_readers_do_not_grow_from_epoch_to_epoch(numbered: Path) -> None:
+    streamer = multitables.Streamer(numbered)
+    with streamer.get_batches("/rows", 64, shuffle="full", epochs=None, n_procs=2) as batches:
+
+        def pass_epochs(count: int) -> dict[int, int]:
+            for _, _ in zip(range(count * (ROWS // 64)), iterator, strict=False):
+                pass
+            return {pid: private_bytes(pid) for pid in readers()}
+
+        iterator = iter(batches)
+        before = pass_epochs(8)
+        after = pass_epochs(40)
+        assert len(before) == 2
+        assert before.keys() == after.keys()
+        for pid, n_bytes in after.items():
+            assert n_bytes < before[pid] + (1 << 20)

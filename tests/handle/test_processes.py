@@ -130,3 +130,39 @@ def test_threads(path: Path) -> None:
         with ThreadPoolExecutor(6) as pool:
             assert all(pool.map(read, range(6)))
     gc.collect()
+
+
+def test_forks_beside_threads_that_read(path: Path) -> None:
+    """A child reads on, with any lock that a thread of its parent held at the fork."""
+    done = run_script(
+        f"""
+import os, sys, threading, warnings
+sys.path.insert(0, {SUPPORT!r})
+import handle_reading, multitables
+warnings.simplefilter("ignore", DeprecationWarning)  # of forks with threads
+file = multitables.open(sys.argv[1], n_threads=2, cache_bytes=1 << 20)
+want = handle_reading.sums(file["x"])
+stop = threading.Event()
+def read():
+    while not stop.is_set():
+        assert handle_reading.sums(file["x"]) == want
+threads = [threading.Thread(target=read) for _ in range(3)]
+for thread in threads:
+    thread.start()
+for _ in range(20):
+    child = os.fork()
+    if child == 0:
+        good = handle_reading.sums(file["x"]) == want
+        with multitables.open(sys.argv[1]) as other:
+            good &= handle_reading.sums(other["x"]) == want
+        os._exit(not good)
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), end="")
+stop.set()
+for thread in threads:
+    thread.join()
+""",
+        path,
+        seconds=50,
+    )
+    assert done.stdout == "0" * 20, done.stderr
+    assert done.returncode == 0, done.stderr

@@ -180,6 +180,26 @@ LIES = {
 }
 
 
+def test_more_bytes_than_any_file_has(h5: Path) -> None:
+    """The dims of elements that lie together are changed: to 2**35 rows of 2**36."""
+    with h5py.File(h5, "w", libver="earliest") as file:
+        file["x"] = np.arange(6, dtype="<i4").reshape(2, 3)
+    stored, dims = h5.read_bytes(), struct.pack("<4Q", 2, 3, 2, 3)  # and the greatest ones
+    assert stored.count(dims) == 1
+    h5.write_bytes(stored.replace(dims, struct.pack("<4Q", 2**35, 2**36, 2**35, 2**36)))
+    with h5py.File(h5) as file, pytest.raises(KeyError, match="invalid dataset size"):
+        file["x"]
+    streamer = multitables.Streamer(h5)
+    for use in (
+        lambda: streamer.get_queue("x"),
+        lambda: next(iter(streamer.get_batches("x", 4))),
+        lambda: multitables.Reader(h5).get_dataset("x"),
+        lambda: multitables.open(h5)["x"][0, 0],
+    ):
+        with pytest.raises(multitables.FileOpenError, match="truncated: '/x' needs its bytes"):
+            use()
+
+
 @pytest.fixture
 def lying(h5: Path, request: pytest.FixtureRequest) -> Path:
     """A file whose index gives the chunk at (4, 3) another place."""

@@ -118,7 +118,22 @@ def test_links_of_a_program(defined: Path) -> None:
                     ask()
 
 
-# ---- superblocks that do not stand where they say
+# ---- superblocks, and what belongs to them
+
+
+@pytest.mark.parametrize("version", [0, 1])
+def test_a_list_of_free_space_that_is_cut_short(h5: Path, version: int) -> None:
+    """Its message says that free space is kept, and does not say where."""
+    with h5py.File(h5, "w", libver="earliest", fs_strategy="fsm", fs_threshold=2) as file:
+        file["x"] = np.arange(5)
+    data = bytearray(h5.read_bytes())
+    at = data.index(bytes.fromhex("1700200014000000 01000002")) + 8
+    data[at : at + 3] = bytes([1, 0, 1] if version else [0, 1, 2])
+    h5.write_bytes(data)
+    with pytest.raises(OSError, match="ran off end of input buffer"):
+        h5py.File(h5)
+    with pytest.raises(multitables.CorruptFileError, match="more bytes"):
+        multitables.open(h5)
 
 
 @pytest.mark.parametrize("libver", ["earliest", "latest"])

@@ -11,13 +11,11 @@ import ast
 import functools
 import graphlib
 import re
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 from each import for_each
-from processes import run_script
 
 import _multitables
 import multitables
@@ -26,9 +24,10 @@ from _multitables.adapters import ADAPTERS
 LIBRARY = Path(_multitables.__file__).parent
 ROOT = LIBRARY.parent
 FACE = Path(multitables.__file__)
-FILES = sorted(LIBRARY.rglob("*.py"))
+PROGRAM = LIBRARY / "benchmark"  # a program over the face, with laws of its own
+FILES = sorted(path for path in LIBRARY.rglob("*.py") if PROGRAM not in path.parents)
 NAMES = {".".join(path.relative_to(ROOT).with_suffix("").parts): path for path in FILES}
-BENCHMARK = sorted((ROOT / "_benchmark").rglob("*.py")) + [
+BENCHMARK = sorted(PROGRAM.rglob("*.py")) + [
     path for path in [ROOT / "multitables_benchmark.py"] if path.exists()
 ]
 
@@ -47,7 +46,10 @@ LEVELS = {
     "plan": 4,
     "wire": 5,
     "parent.dependents": 5,
+    "parent.libraries": 5,
     "parent.titles": 5,
+    "parent.typed": 5,
+    "parent.arrow": 6,
     "parent.notebook": 6,
     "parent.readers": 6,
     "parent.stream": 7,
@@ -125,10 +127,16 @@ FRIENDS = {
     "process": {"_exit"},
     "relay_process": {"_exit"},
     "torch_iterable": {"_shared_out"},
+    "huggingface_rows": {"_kinds", "_shared_out"},
+    "grain_source": {"_shared_out", "_assert_not_closed"},
+    "lightning_data": {"_loader", "_given", "_shared_out"},
     "tf_tensors": {"_kinds"},
+    "polars_scan": {"_block_table"},
+    "ray_source": {"_opened", "_block_table"},
 }
 #: What adapters are for; each file knows at most one of them, and nobody else any.
-ADAPTED = {"torch", "torchdata", "jax", "tensorflow"}
+ADAPTED = {"datasets", "dlio_benchmark", "grain", "jax", "ray", "tensorflow"}
+ADAPTED |= {"torch", "torchdata"}
 
 
 @functools.cache
@@ -146,6 +154,8 @@ def imports(path: Path) -> list[tuple[str, bool]]:
         if isinstance(node, ast.Import):
             found += [(alias.name, node in top) for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
+            if path.parent == PROGRAM / "loops" and node.level:
+                continue  # its neighbours: the laws of the benchmark say why
             assert node.level == 0, f"{path}: a relative import"
             assert node.module is not None
             for alias in node.names:
@@ -185,6 +195,7 @@ def against_the_law(module: str) -> set[tuple[str, str]]:
                 mine.startswith(("elements", "index", "machine", "parent", "reader"))
                 or mine in KNOW_NUMBERS
                 or module in START_PROCESSES  # which the core starts
+                or module == "_multitables.__init__"  # which says what is wrong if it is missing
             )
         elif mine == "reader" or other == "reader":
             allowed = mine == "reader" and other in READER_MAY
@@ -327,12 +338,12 @@ def test_nothing_is_pickled(module: str) -> None:
 @for_each(BENCHMARK)
 def test_the_benchmark_imports_only_the_face(path: Path) -> None:
     inside = {name for name, _ in imports(path) if name.split(".")[0] == "_multitables"}
-    assert inside == set()
+    assert {name for name in inside if not name.startswith("_multitables.benchmark")} == set()
 
 
 def test_the_face_is_short_and_has_no_logic() -> None:
     source = FACE.read_text(encoding="utf-8")
-    assert len(source.splitlines()) < 245
+    assert len(source.splitlines()) < 250
     allowed = (ast.Expr, ast.Import, ast.ImportFrom, ast.Assign, ast.AnnAssign)
     nodes = ast.parse(source).body
     for node in nodes:
@@ -397,8 +408,9 @@ def test_words() -> None:
     """One word, one thing: a process that reads is a reader."""
     for path in [*FILES, FACE]:
         words = path.read_text(encoding="utf-8").lower()
-        if path.parent.name == "adapters":  # torch's own names, for the processes of a DataLoader
+        if path.parent.name == "adapters":  # libraries' own names, for processes of a DataLoader
             words = words.replace("get_worker_info", "").replace("num_workers", "")
+            words = words.replace("split_shard_indices_by_worker", "")
         if path.name == "place.py":  # variables of launchers
             words = words.replace("master_addr", "").replace("master_port", "")
         for word in ("worker", "slave", "master"):
@@ -443,52 +455,7 @@ def test_what_is_private_is_used_where_it_is_defined(path: Path) -> None:
     assert private - defined <= FRIENDS.get(path.stem, set()), path
 
 
-def test_a_reader_imports_no_library() -> None:
-    """In the running process, see also /proc in faults. `contextlib` alone takes half as long as
-    Python itself needs to start."""
-    done = run_script(
-        "import sys\n"
-        f"sys.path.insert(0, {str(ROOT)!r})\n"
-        "before = set(sys.modules)\n"
-        "import _multitables.reader.__main__\n"
-        "print(*sorted(set(sys.modules) - before))",
-        flags=("-S",),
-    )
-    names = ("", ".reader", ".reader.__main__", "._core")
-    assert set(done.stdout.split()) <= {"posix", *(f"_multitables{name}" for name in names)}
-
-
-def test_the_face_imports_no_library() -> None:
-    done = run_script(
-        "import sys, multitables\n"
-        "dir(multitables)\n"
-        "from multitables import *\n"
-        "libraries = {'h5py', 'tables', 'hdf5plugin', 'torch', 'jax', 'tensorflow', 'dask'}\n"
-        "print(sorted(libraries & set(sys.modules)))"
-    )
-    assert done.stdout == "[]\n", done.stderr
-
-
-def test_the_reader_program_explains_itself() -> None:
-    from processes import environment
-
-    done = subprocess.run(
-        [sys.executable, "-m", "_multitables.reader"],
-        env=environment(), capture_output=True, text=True, check=False, timeout=30,
-    )  # fmt: skip
-    assert done.returncode != 0
-    assert "multitables" in done.stderr
-
-
 @for_each(sorted(NAMES))
 def test_one_home_of_defaults(module: str) -> None:
     """Limits are named in options.py; the core says how many cores there are."""
     assert "cpu_count" not in NAMES[module].read_text(encoding="utf-8")
-
-
-def test_no_assertion_is_needed_in_production() -> None:
-    """`python -O` streams as well."""
-    done = run_script(
-        "import multitables; assert False; print(multitables.QueueClosed)", flags=("-O",)
-    )
-    assert done.stdout == "multitables.QueueClosed\n", done.stderr

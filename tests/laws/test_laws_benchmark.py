@@ -10,19 +10,24 @@ Law
 from __future__ import annotations
 
 import ast
+import importlib
+import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from each import for_each
 
-import _benchmark
+import _multitables.benchmark
 
-BENCHMARK = Path(_benchmark.__file__).parent
-ROOT = BENCHMARK.parent
+BENCHMARK = Path(_multitables.benchmark.__file__).parent
+PACKAGE = _multitables.benchmark.__name__
+ROOT = BENCHMARK.parents[1]
 FILES = sorted(BENCHMARK.rglob("*.py"))
 
-#: folder or module below `_benchmark` -> the others that it may import.
+#: folder or module of the benchmark -> the others that it may import.
 LOWEST = {"machine", "data", "objects", "loops", "analysis"}
 MAY: dict[str, set[str]] = {
     **{folder: set() for folder in LOWEST},
@@ -31,16 +36,6 @@ MAY: dict[str, set[str]] = {
     "contenders": LOWEST | {"contract", "harness"},
     "report": LOWEST | {"contract", "harness"},
     "studies": LOWEST | {"contract", "harness", "contenders", "report"},
-}
-#: (who, whom) between the folders of studies: the frame that all studies of targets share.
-SHARED_BY_STUDIES = {
-    (f"studies.{study}.{who}", f"studies.targets.{whom}")
-    for study in ("batches", "files", "index", "loaders", "random", "remote", "small")
-    for who, whom in (("study", "run"), ("parts", "run"), ("parts", "verdicts"))
-}
-SHARED_BY_STUDIES |= {
-    ("studies.remote.own", "studies.targets.run"),
-    *(("studies.index.handle", f"studies.targets.{whom}") for whom in ("run", "verdicts")),
 }
 LOOSE_AT_MOST = 5
 LINES_AT_MOST = 500
@@ -61,17 +56,22 @@ def imports(path: Path) -> Iterator[str]:
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
-            assert node.level == 0, f"{path}: a relative import"
-            assert node.module is not None
-            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+            of_loops = path.parent == BENCHMARK / "loops" and node.module != "__future__"
+            module = node.module or ""
+            if node.level:
+                assert (of_loops, node.level) == (True, 1), f"{path}: a relative import"
+                module = ".".join([PACKAGE, "loops", *filter(None, [module])])
+            else:
+                assert not (of_loops and module.startswith(PACKAGE)), f"{path}: no relative import"
+            yield from (f"{module}.{alias.name}" for alias in node.names)
 
 
 def ours(path: Path) -> set[str]:
     """The benchmark's modules that a file imports, by the names of `NAMES`."""
     found = set()
     for name in imports(path):
-        package, _, rest = name.partition(".")
-        if package == "_benchmark":
+        if name.startswith(f"{PACKAGE}."):
+            rest = name.removeprefix(f"{PACKAGE}.")
             found.add(rest if rest in NAMES else rest.rpartition(".")[0])
     return found
 
@@ -106,7 +106,7 @@ def test_studies_do_not_know_each_other() -> None:
         return ".".join(name.split(".")[:2])
 
     inside = {(who, whom) for who, whom in edges() if who.count(".") == whom.count(".") == 2}
-    assert {(who, whom) for who, whom in inside if study(who) != study(whom)} == SHARED_BY_STUDIES
+    assert {(who, whom) for who, whom in inside if study(who) != study(whom)} == set()
 
 
 def test_what_the_entry_imports() -> None:
@@ -116,6 +116,7 @@ def test_what_the_entry_imports() -> None:
     assert ours(entry) == {
         "contract",
         "harness.interruption",
+        "harness.results",
         "report.publish",
         "report.tables",
         "studies",
@@ -129,14 +130,43 @@ def test_the_contract_is_what_stands_loose() -> None:
 
 
 def test_children_import_their_neighbours_only() -> None:
-    """They run as programs, so a module of another folder could not be found there."""
+    """Under other interpreters their folder is the package `loops`, and no other is there.
+
+    So they import each other by relative names, which all other files avoid.
+    """
     for name, path in NAMES.items():
         if folder(name) == "loops":
             assert {folder(other) for other in ours(path)} <= {"loops"}, name
 
 
+def test_each_loop_has_its_verbs() -> None:
+    for name in NAMES:
+        if folder(name) == "loops" and name.endswith("_loop"):
+            assert importlib.import_module(f"{PACKAGE}.{name}").LOOP.verbs, name
+
+
+def test_loops_are_a_package_where_nothing_else_of_this_project_is() -> None:
+    names = [
+        path.stem for path in FILES if path.parent == BENCHMARK / "loops" and path.stem[0] != "_"
+    ]
+    script = (
+        "import importlib, sys\n"
+        "sys.modules['_multitables'] = sys.modules['multitables'] = None\n"
+        f"sys.path.append({str(BENCHMARK)!r})\n"
+        "importlib.import_module('loops.startup_loop')\n"
+        "assert 'numpy' not in sys.modules, 'it times the import of NumPy'\n"
+        f"for name in {names}:\n"
+        "    importlib.import_module(f'loops.{name}')\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], check=False, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+
+
 def test_one_loop_looks_behind_the_face() -> None:
-    inside = {name for name, path in NAMES.items() if '"_multitables' in path.read_text()}
+    behind = re.compile(r'"_multitables(?!\.benchmark)')
+    inside = {name for name, path in NAMES.items() if behind.search(path.read_text())}
     assert inside == {"loops.index_loop"}
 
 

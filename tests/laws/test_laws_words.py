@@ -18,7 +18,7 @@ ROOT = LIBRARY.parent
 #: What is read of each part, from the root of the project.
 PARTS = {
     "library": ("_multitables/**/*.py",),
-    "benchmark": ("_benchmark/**/*.py", "multitables_benchmark.py"),
+    "benchmark": ("_multitables/benchmark/**/*.py", "multitables_benchmark.py"),
     "tests": ("tests/**/*.py", "tools/*.py"),
     "docs": ("docs/**/*.rst", "*.rst"),
     "core": ("core/crates/**/*.rs",),
@@ -36,7 +36,7 @@ WORDS = {
 #: How often they stand there still, in the order of `WORDS`.
 STILL = {
     "library": (250, 12, 11, 1, 13, 34, 35),
-    "benchmark": (106, 2, 6, 17, 18, 0, 15),
+    "benchmark": (67, 2, 6, 0, 18, 0, 15),
     "tests": (458, 4, 6, 0, 6, 3, 44),
     "docs": (8, 2, 0, 0, 0, 0, 12),
     "core": (73, 2, 7, 68, 53, 0, 34),
@@ -54,7 +54,8 @@ def test_words_that_say_nothing_become_fewer(part: str) -> None:
     found = [path for pattern in PARTS[part] for path in ROOT.glob(pattern)]
     if not found:
         pytest.skip(f"an installation has no {part}")
-    read = [path for path in found if not {"_build", "laws", "CHANGELOG.rst"} & {*path.parts}]
+    others = {"_build", "laws", "CHANGELOG.rst", *(["benchmark"] if part == "library" else [])}
+    read = [path for path in found if not others & {*path.parts}]
     counts = uses("\n".join(path.read_text(encoding="utf-8") for path in read))
     more = {
         word: f"{count} times, {still} before: {WORDS[word]}"

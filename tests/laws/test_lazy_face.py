@@ -106,7 +106,8 @@ def test_all_names_leave_those_of_python_as_they_are() -> None:
 def test_help_and_members_show_what_is_imported_later() -> None:
     done = run_script(
         "import inspect, pydoc, sys, unittest.mock\n"
-        "libraries = {'dask', 'jax', 'tensorflow', 'torch'}\n"
+        "libraries = {'dask', 'datasets', 'dlio_benchmark', 'grain', 'jax', 'lightning'}\n"
+        "libraries |= {'polars', 'pytorch_lightning', 'ray', 'tensorflow', 'torch'}\n"
         "sys.modules.update(dict.fromkeys(libraries))  # as if none were installed\n"
         "import multitables\n"
         "assert 'Streamer' in dict(inspect.getmembers(multitables))\n"

@@ -10,13 +10,23 @@ Law
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from _multitables.plan.sharding import Shard, between, delivered, joined, length, shard_of, without
+from _multitables.plan.sharding import (
+    Shard,
+    between,
+    delivered,
+    delivered_by,
+    joined,
+    length,
+    shard_of,
+    without,
+)
 
 many = settings(max_examples=200, deadline=None)
 Spans = list[tuple[int, int]]
@@ -145,6 +155,20 @@ def test_without(ranges: Spans, lengths: Spans) -> None:
     gone = {at for begin, end in taken for at in range(begin, end)}
     found = without(ranges, taken)
     assert positions(found) == [at for at in positions(ranges) if at not in gone]
+
+
+@many
+@given(some_ranges(), a_size, st.integers(1, 4), st.integers(1, 4), st.data())
+def test_what_several_ranks_delivered(
+    ranges: Spans, size: int, node: int, nodes: int, data: st.DataObject
+) -> None:
+    """Also of ranks that share readers, where some are ahead, and some are not counted."""
+    shard = Shard(size, 0, node * nodes, node=node)
+    ranks = data.draw(st.sets(st.integers(0, node * nodes - 1)))
+    counts = {rank: data.draw(st.sampled_from([0, 1, 2, 3, 1 << 62])) for rank in ranks}
+    each = [delivered(ranges, replace(shard, rank=rank), count) for rank, count in counts.items()]
+    expected = sorted(at for one in each for at in positions(one))
+    assert sorted(positions(delivered_by(ranges, shard, counts))) == expected
 
 
 @many

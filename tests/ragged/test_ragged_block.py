@@ -102,7 +102,7 @@ def test_arrow_text() -> None:
     got = text(*[row.encode() for row in rows]).to_arrow()
     assert got.type == pa.large_string()
     assert got.to_pylist() == rows
-    with pytest.raises(pa.ArrowInvalid):
+    with pytest.raises(multitables.UnsupportedDatasetError, match="not UTF-8"):
         text(b"\xff").to_arrow()
 
 

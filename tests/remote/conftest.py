@@ -22,8 +22,8 @@ from processes import lasting
 from remote_files import Remote
 from stored_copies import copies  # noqa: F401 - a fixture
 
-from _benchmark.objects.proxy import Proxy
-from _benchmark.objects.server import NAMED, NoServerError, S3Server, find
+from _multitables.benchmark.objects.proxy import Proxy
+from _multitables.benchmark.objects.server import NAMED, NoServerError, S3Server, find
 from _multitables.remote import client
 
 HERE = Path(__file__).parent

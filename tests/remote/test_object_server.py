@@ -20,8 +20,8 @@ from object_stores import http_request, s3_store
 from obstore.exceptions import PermissionDeniedError, PreconditionError
 from processes import alive
 
-from _benchmark.objects import server as server_module
-from _benchmark.objects.server import NoServerError, S3Server
+from _multitables.benchmark.objects import server as server_module
+from _multitables.benchmark.objects.server import NoServerError, S3Server
 
 if TYPE_CHECKING:
     from obstore import GetOptions

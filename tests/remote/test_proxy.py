@@ -25,10 +25,10 @@ from object_stores import http_request, s3_store
 from obstore.exceptions import BaseError
 from processes import alive, script, wait_until
 
-from _benchmark.objects.faults import Fault, Request, Settings
-from _benchmark.objects.file_server import file_server
-from _benchmark.objects.proxy import Proxy
-from _benchmark.objects.server import S3Server
+from _multitables.benchmark.objects.faults import Fault, Request, Settings
+from _multitables.benchmark.objects.file_server import file_server
+from _multitables.benchmark.objects.proxy import Proxy
+from _multitables.benchmark.objects.server import S3Server
 
 DATA = os.urandom(300_000)
 
@@ -251,7 +251,7 @@ def test_a_server_that_has_gone(folder: Path) -> None:
 
 def test_a_proxy_ends_with_its_parent() -> None:
     source = (
-        "import time\nfrom _benchmark.objects.proxy import Proxy\n"
+        "import time\nfrom _multitables.benchmark.objects.proxy import Proxy\n"
         "proxy = Proxy('http://127.0.0.1:9')\nprint(proxy.process, flush=True)\ntime.sleep(60)"
     )
     with script(source) as parent:

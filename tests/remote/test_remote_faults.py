@@ -27,8 +27,8 @@ from plain_server import issued
 from remote_files import Remote, noise
 
 import multitables
-from _benchmark.objects.faults import Fault
-from _benchmark.objects.proxy import Proxy
+from _multitables.benchmark.objects.faults import Fault
+from _multitables.benchmark.objects.proxy import Proxy
 from _multitables.remote import client
 from multitables import (
     FileChangedError,

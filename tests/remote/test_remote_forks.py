@@ -30,8 +30,8 @@ from object_stores import s3_store
 from processes import alive, children, gone, run_script, wait_until
 
 import multitables
-from _benchmark.objects.proxy import Proxy
-from _benchmark.objects.server import S3Server
+from _multitables.benchmark.objects.proxy import Proxy
+from _multitables.benchmark.objects.server import S3Server
 from _multitables.errors import StoreError
 from _multitables.index.files.stored_files import fingerprint_of
 from _multitables.index.opened.whole_object import WholeObject

@@ -2,7 +2,8 @@
 
 Law
 ---
-1. `datasets` lists the files; each is stored with the files beside it, as it may name them.
+1. `datasets_of_files` lists the files; each is stored with the files beside it, which it may
+   name.
 2. What a library reads, it reads here, too, also where the core could. Only what HDF5 would need
    other objects for is refused.
 """
@@ -18,7 +19,7 @@ import datasets_library  # noqa: F401
 import datasets_pytables  # noqa: F401
 import datasets_virtual  # noqa: F401
 import pytest
-from datasets import FACES, FILES, WITHOUT_FALLBACK, Dataset
+from datasets_of_files import FACES, FILES, WITHOUT_FALLBACK, Dataset
 from entry_points import ENTRY_POINTS, read_all
 from stored_copies import Copies
 

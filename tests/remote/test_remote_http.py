@@ -19,9 +19,9 @@ from plain_server import Sent, plain_server
 from remote_files import FORMS, write
 
 import multitables
-from _benchmark.objects.faults import Fault
-from _benchmark.objects.file_server import file_server
-from _benchmark.objects.proxy import Proxy
+from _multitables.benchmark.objects.faults import Fault
+from _multitables.benchmark.objects.file_server import file_server
+from _multitables.benchmark.objects.proxy import Proxy
 from multitables import FileChangedError, Reader, StoreError, Streamer
 
 

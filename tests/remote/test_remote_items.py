@@ -19,7 +19,7 @@ from processes import kill, readers
 from remote_files import Remote
 
 import multitables
-from _benchmark.objects.faults import Fault
+from _multitables.benchmark.objects.faults import Fault
 from multitables import CorruptChunkError, CorruptChunkWarning, StoreError, Streamer
 
 SHOTS = tuple(range(40))

@@ -21,7 +21,7 @@ from stored_copies import Copies
 from structures import packed_links
 
 import multitables
-from _benchmark.objects.faults import Fault
+from _multitables.benchmark.objects.faults import Fault
 from _multitables.errors import StoreError
 from _multitables.index.datasets.source import Source, open_source
 from _multitables.index.types import by_library

@@ -20,7 +20,7 @@ from oracle import h5py_read, same, streamed
 from stored_copies import Copies
 
 import multitables
-from _benchmark.objects.faults import Fault
+from _multitables.benchmark.objects.faults import Fault
 from _multitables.errors import StoreError
 from _multitables.index.files.device import refuses_direct
 

@@ -24,7 +24,7 @@ import pytest
 from plain_server import PlainServer, issued, plain_server
 
 import multitables
-from _benchmark.objects.proxy import Proxy
+from _multitables.benchmark.objects.proxy import Proxy
 from _multitables.remote import client
 from _multitables.remote.failures import StoreFailure
 from _multitables.remote.names import is_below, owner_of

@@ -23,9 +23,9 @@ from many_targets import NAMES, combined, expected, fill_files
 from object_stores import s3_store
 
 import multitables
-from _benchmark.objects.file_server import file_server
-from _benchmark.objects.proxy import Proxy
-from _benchmark.objects.server import S3Server
+from _multitables.benchmark.objects.file_server import file_server
+from _multitables.benchmark.objects.proxy import Proxy
+from _multitables.benchmark.objects.server import S3Server
 from _multitables.remote import client
 
 WRITERS: dict[str, Any] = {".json": many_targets.write_json, ".parq": many_targets.write_parquet}

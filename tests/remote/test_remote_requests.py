@@ -21,7 +21,7 @@ from plain_server import Sent, plain_server
 from remote_files import FORMS, Remote, noise, write
 
 import multitables
-from _benchmark.objects.faults import Request
+from _multitables.benchmark.objects.faults import Request
 from multitables import Streamer
 
 N_DATASETS = 3000

@@ -14,10 +14,10 @@ from typing import Any
 
 import pytest
 
-import _benchmark
-from _benchmark.objects import server
+import _multitables
+from _multitables.benchmark.objects import server
 
-TOOL = Path(_benchmark.__file__).parents[1] / "tools" / "s3_server.py"
+TOOL = Path(_multitables.__file__).parents[1] / "tools" / "s3_server.py"
 
 pytestmark = pytest.mark.skipif(not TOOL.exists(), reason="an installation has no tools")
 

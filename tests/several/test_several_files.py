@@ -12,6 +12,7 @@ import signal
 import tempfile
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import h5py
 import numpy as np
@@ -27,6 +28,7 @@ from table_files import INDEX, SEQ
 import multitables
 from _multitables import _core
 from _multitables.index.chunk_index import Joined, Virtual
+from _multitables.index.joined import source
 from multitables import Streamer
 
 DIRECT = {"DRIVER": "H5FD_DIRECT"}
@@ -50,6 +52,7 @@ def streamed(streamer: Streamer, path: Any, **options: Any) -> list[np.ndarray]:
     inner=st.sampled_from([None, np.s_[1:4], np.s_[::-2]]),
     step=st.sampled_from([None, 1, 3]),
     layout=st.sampled_from(several_files.LAYOUTS),
+    at_a_time=st.sampled_from([2, 5000]),
 )
 def test_streams(
     wanted: list[Part],
@@ -59,8 +62,10 @@ def test_streams(
     inner: Any,
     step: Any,
     layout: str,
+    at_a_time: int,
 ) -> None:
-    with tempfile.TemporaryDirectory() as folder:
+    of_core = mock.patch.object(source, "FILES_AT_A_TIME", at_a_time)
+    with tempfile.TemporaryDirectory() as folder, of_core:
         names, path, _, expected, _ = several_files.laid_out(Path(folder), wanted, layout)
         rows = slice(None, None, step)
         expected = expected[rows]

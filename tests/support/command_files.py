@@ -55,7 +55,7 @@ def run(*words: str) -> subprocess.CompletedProcess[str]:
 
 
 def said(capsys: pytest.CaptureFixture[str], *words: str) -> list[dict[str, Any]]:
-    """What a sub-command says in JSON, without an error."""
+    """The JSON of a sub-command that ends without an error."""
     assert program.main([*words, "--json"]) == 0
     out, err = capsys.readouterr()
     assert err == ""

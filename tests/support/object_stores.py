@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 from obstore.store import S3Store
 
-from _benchmark.objects.server import S3Server
+from _multitables.benchmark.objects.server import S3Server
 
 
 def s3_store(

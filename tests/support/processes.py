@@ -3,7 +3,8 @@
 Law
 ---
 1. Owns every look into /proc and every script that a test starts; tests only ask.
-2. It knows nothing of streams: a reader is a child whose command line names _multitables.
+2. It knows nothing of streams: a reader is a child whose command line names _multitables,
+   and not the programs of the benchmark in it.
 3. A wait always has a deadline, and says what it waited for.
 """
 
@@ -13,6 +14,7 @@ import contextlib
 import gc
 import importlib.util
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -24,6 +26,7 @@ from pathlib import Path
 from _multitables import machine
 
 SETTLE_SECONDS = 3.0
+READER = re.compile(r"_multitables(?!.benchmark)")
 #: A script is hung up on by default, also where the tests run under ``nohup``.
 HANG_UP = "import signal; signal.signal(signal.SIGHUP, signal.SIG_DFL)\n"
 
@@ -53,10 +56,8 @@ def _children(parent: int) -> Iterator[int]:
 
 def readers(pid: int | None = None) -> list[int]:
     """The living reader processes of a parent, oldest first."""
-    found = (
-        child for child, line in children(pid).items() if "_multitables" in line and alive(child)
-    )
-    return sorted(found)
+    lines = children(pid).items()
+    return sorted(child for child, line in lines if READER.search(line) and alive(child))
 
 
 def alive(pid: int) -> bool:

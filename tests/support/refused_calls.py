@@ -245,8 +245,9 @@ def _import_everything() -> None:
 
     for name in multitables.__all__:
         getattr(multitables, name)
+    others = tuple(f"_multitables.{name}" for name in ("adapters", "benchmark", "reader"))
     for module in pkgutil.walk_packages(_multitables.__path__, "_multitables."):
-        if not module.name.startswith(("_multitables.reader", "_multitables.adapters")):
+        if not module.name.startswith(others):
             importlib.import_module(module.name)
 
 

@@ -17,9 +17,9 @@ import numpy as np
 from h5py import h5d, h5p, h5s, h5t
 from object_stores import s3_store
 
-from _benchmark.objects.faults import Request
-from _benchmark.objects.proxy import Proxy
-from _benchmark.objects.server import S3Server
+from _multitables.benchmark.objects.faults import Request
+from _multitables.benchmark.objects.proxy import Proxy
+from _multitables.benchmark.objects.server import S3Server
 
 ROWS = 2000
 TABLE = np.dtype([("id", "<i4"), ("energy", ">f8"), ("name", "S5")])

@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 from object_stores import s3_store
 
-from _benchmark.objects.proxy import Proxy
-from _benchmark.objects.server import S3Server
+from _multitables.benchmark.objects.proxy import Proxy
+from _multitables.benchmark.objects.server import S3Server
 from _multitables.remote import client
 
 

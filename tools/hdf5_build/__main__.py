@@ -1,11 +1,11 @@
-"""Build HDF5 with a driver that no wheel has, and Python packages over it, in one directory.
+"""Build HDF5 as no wheel has it, and Python packages over it, in one directory.
 
 Law
 ---
 1. Sources come from cargo's and pip's registries by version. A crate whose digest differs from the
    one below is not built.
 2. Nothing outside PREFIX is written. `ready.json` appears last, after everything that was built has
-   read a file with that driver and found the right values. It holds the versions.
+   read a file with it and found the right values. It holds the versions.
 3. A finished build of the same recipe is kept; any other one is made from the start.
 4. Kinds differ in their recipes and in `check_KIND.py`, which the private interpreter runs.
 """
@@ -24,13 +24,21 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 # crate -> its version and digest; the first carries HDF5 1.14.6, the second zlib
 CRATES = {
     "hdf5-metno-src": ("0.9.5", "36b0303729f84fb0f2dc510d28b64cb716fb13e6a139a17e88db329123ecff82"),
     "libz-sys": ("1.1.31", "ff20308ecabd635a2dc1dd5834a86c462cca20efba1d5d3ddab1f8aea3455cb2"),
+}
+# the same with HDF5 2.2.0, the newest that cargo's registry has
+NEWEST_CRATES = {
+    **CRATES,
+    "hdf5-metno-src": (
+        "0.10.4",
+        "69c883c565498492954e344c482f8622525e58c7a71100dd9498c4940da82885",
+    ),
 }
 OPTIONS = (
     *("CMAKE_BUILD_TYPE=Release", "BUILD_SHARED_LIBS=ON", "BUILD_STATIC_LIBS=OFF"),
@@ -50,6 +58,7 @@ class Recipe:
     Attributes
     ----------
     driver : str
+        What the build is for, as messages name it.
     minutes : str
         How long two cores take.
     newest, pythons : tuple of int, str
@@ -68,6 +77,8 @@ class Recipe:
         What may help when that fails.
     use : str
         How to use what was built.
+    crates : mapping
+        Where the sources come from. Those of another HDF5 change no digest of the other recipes.
     """
 
     driver: str
@@ -82,6 +93,7 @@ class Recipe:
     start: tuple[str, ...]
     hint: str
     use: str
+    crates: Mapping[str, tuple[str, str]] = field(default_factory=lambda: CRATES, repr=False)
 
 
 RECIPES = {
@@ -119,6 +131,22 @@ RECIPES = {
         ),
         hint="If mpiexec itself failed, `PREFIX/venv/bin/mpiexec -n 2 true` shows it alone",
         use="Use it with: {0}/venv/bin/mpiexec -n 2 {0}/venv/bin/python -m mpi4py PROGRAM",
+    ),
+    "newest": Recipe(
+        driver="HDF5 2.2",
+        minutes="four",
+        newest=(3, 99),
+        pythons="Python 3.10 or later with venv",
+        tools=("cmake>=3.26", "ninja>=1.11"),
+        option="HDF5_ENABLE_ZLIB_SUPPORT=ON",  # as HDF5 2 calls it
+        packages=("h5py>=3.16,<4", "numpy", "hdf5plugin>=7.0"),
+        constraint="",
+        environment=(),
+        start=("python", "-I"),
+        hint="The filters that hdf5plugin brings may be built for another HDF5",
+        use="Measure with: MULTITABLES_NEWEST_HDF5_PYTHON={}/venv/bin/python python "
+        "multitables_benchmark.py --peers",
+        crates=NEWEST_CRATES,
     ),
 }
 
@@ -174,15 +202,15 @@ def private(prefix: Path, recipe: Recipe) -> dict[str, str]:
     return {"PATH": path, **dict(recipe.environment)}
 
 
-def fetched(build: Path, log: Path) -> Path:
+def fetched(build: Path, log: Path, crates: Mapping[str, tuple[str, str]]) -> Path:
     """The directory with the crates' sources, whose digests are compared."""
     (build / "src").mkdir(parents=True)
     (build / "src" / "lib.rs").touch()
-    wanted = "".join(f'{name} = "={version}"\n' for name, (version, _) in CRATES.items())
+    wanted = "".join(f'{name} = "={version}"\n' for name, (version, _) in crates.items())
     package = '[package]\nname = "fetch"\nversion = "0.0.0"\nedition = "2021"\n[workspace]\n'
     (build / "Cargo.toml").write_text(f"{package}[dependencies]\n{wanted}")
     run(log, "cargo", "vendor", "--quiet", "vendor", cwd=build)
-    for name, (version, digest) in CRATES.items():
+    for name, (version, digest) in crates.items():
         found = json.loads((build / "vendor" / name / ".cargo-checksum.json").read_text())
         if found["package"] != digest:
             raise BuildError(
@@ -195,7 +223,7 @@ def fetched(build: Path, log: Path) -> Path:
 def build_hdf5(prefix: Path, recipe: Recipe, log: Path, jobs: int) -> None:
     """Zlib into a static library, then HDF5 over it."""
     build = prefix / "build"
-    sources, zlib, made = fetched(build, log), build / "zlib", str(build / "hdf5")
+    sources, zlib, made = fetched(build, log, recipe.crates), build / "zlib", str(build / "hdf5")
     shutil.copytree(sources / "libz-sys" / "src" / "zlib", zlib)
     files = sorted(path.name for path in zlib.glob("*.c") if not path.name.startswith("gz"))
     run(log, *shlex.split(os.environ.get("CC", "cc")), "-O3", "-fPIC", "-c", *files, cwd=zlib)
@@ -267,8 +295,8 @@ def main(words: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="python tools/hdf5_build",
         description="Builds HDF5 and packages over it: with its direct VFD, and PyTables, h5py and "
-        "the old release (direct), or with MPI, and h5py (mpi). It needs a C compiler, cargo, the "
-        "registries of pip and cargo, and some minutes.",
+        "the old release (direct), with MPI, and h5py (mpi), or the newest, and h5py (newest). It "
+        "needs a C compiler, cargo, the registries of pip and cargo, and some minutes.",
     )
     parser.add_argument("kind", choices=RECIPES)
     parser.add_argument("prefix", metavar="PREFIX", help="directory, made when it is not there")
@@ -277,7 +305,7 @@ def main(words: list[str] | None = None) -> int:
     arguments = parser.parse_args(words)
     recipe, prefix = RECIPES[arguments.kind], Path(arguments.prefix).resolve()
     ready, built = prefix / "ready.json", prefix / "recipe"
-    digest = hashlib.sha256(f"{CRATES} {OPTIONS} {recipe} {prefix}".encode()).hexdigest()
+    digest = hashlib.sha256(f"{recipe.crates} {OPTIONS} {recipe} {prefix}".encode()).hexdigest()
     try:
         if not (ready.exists() and built.exists() and built.read_text() == digest):
             python = suitable_python(arguments.python, recipe)

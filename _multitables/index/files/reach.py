@@ -24,7 +24,7 @@ from _multitables.options import ANYWHERE, FOLDER, NO_LINKS
 from _multitables.remote.names import absolute, folder_of, is_below, is_remote
 
 #: What a file may name -> why another file is refused.
-WHY = {
+WHY: dict[str, str] = {
     ANYWHERE: "what lies in a store names no file of this machine",
     FOLDER: "it is not in the folder of that file (links='folder')",
     NO_LINKS: "that file may name no other (links='none')",

@@ -20,11 +20,14 @@ from _multitables.index.chunk_index import ManyFiles, Stored, changed, chunks_of
 if TYPE_CHECKING:
     from _multitables.index.files.external_files import Piece
 
+#: Of a file, in bytes.
+LARGEST = 2**63 - 1
+
 
 def at(index: Stored, offset: int, source: int = 0) -> Stored:
     """Return an index whose elements lie together, from this byte of one of its files on."""
-    # More bytes may be stored than the dataset has, never fewer.
-    size = math.prod(index.dims) * index.kind.element_bytes
+    # More bytes may be stored than the dataset has, never fewer, and no file has more than these.
+    size = min(math.prod(index.dims) * index.kind.element_bytes, LARGEST)
     return changed(index, chunks=chunks_of([0], offset, size, 0, source))
 
 

@@ -123,9 +123,9 @@ class Manifest:
 def _renumber(files: ManyFiles, states: U64, of_device: I64) -> None:
     """Give files of one device the number that it has now."""
     for number in of_device.tolist():
-        file = files[number]
-        if file.fingerprint.access:
+        if files.etags and files.etags[number]:
             continue
+        file = files[number]
         try:
             now = Fingerprint.of(os.stat(file.filename))
         except OSError:

@@ -16,9 +16,10 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 
 from _multitables import _core
 from _multitables.errors import (
@@ -32,6 +33,7 @@ from _multitables.errors import (
 from _multitables.index.chunk_index import ChunkIndex, ManyFiles, SourceFile
 from _multitables.index.datasets.source import Source
 from _multitables.index.files.open_options import OpenOptions, normal_path
+from _multitables.index.files.progress import Steps
 from _multitables.index.files.stored_files import changed
 from _multitables.index.joined.chunks import joined
 from _multitables.index.joined.columns import UnfitError, joined_columns
@@ -43,6 +45,8 @@ from _multitables.tree import Joined
 
 #: Why a file may be left out. What a store failed to give may be there the next time.
 MISSING = FileOpenError, MissingDatasetError, MissingFieldError
+#: The core looks at as many files in one call, after which the log may get a line.
+FILES_AT_A_TIME = 5000
 #: Names of files that are left out, and why.
 MissingFiles = dict[str, MultitablesError]
 _T = TypeVar("_T")
@@ -97,6 +101,26 @@ def _whole(named: str | Joined, parts: Sequence[ChunkIndex]) -> ChunkIndex:
 
 def _index_of(source: Source, wanted: Wanted) -> ChunkIndex:
     return source.index_at(source.find(str(wanted.named)), wanted.field)
+
+
+def _surveyed(
+    names: list[str], paths: list[bytes], locks: bool
+) -> tuple[npt.NDArray[np.uint64], list[_core.Survey]] | None:
+    """Ask the core what the datasets of these paths are in each file, some files at a time."""
+    steps = Steps(f"{names[0]!r} and others are opened, files", len(names))
+    states, parts = list[npt.NDArray[np.uint64]](), [list[Any]() for _ in paths]
+    for begin in range(0, len(names), FILES_AT_A_TIME):
+        some = names[begin : begin + FILES_AT_A_TIME]
+        found = _core.survey_files(some, paths, locks)
+        if found is None:
+            return None
+        steps(len(some))
+        states.append(found[0])
+        for part, survey in zip(parts, found[1], strict=True):
+            part.append((survey, [0], np.arange(begin, begin + len(some))))
+    if len(states) == 1:
+        return states[0], [survey for ((survey, *_),) in parts]
+    return np.concatenate(states), [_core.Survey.joined(part) for part in parts]
 
 
 @dataclass(frozen=True)
@@ -173,7 +197,9 @@ class JoinedSource(Source):
             from _multitables.index.files.stored_objects import concurrently  # few need it
 
             answers = concurrently(answer, numbers)
+        steps = Steps(f"{self._filenames[0]!r} and others are opened, files", len(numbers))
         for number, answered in zip(numbers, answers, strict=True):
+            steps()
             with self._skipping(self._filenames[number], missing):
                 if isinstance(answered, MultitablesError):
                     raise answered
@@ -237,7 +263,7 @@ class JoinedSource(Source):
             return None
         whole = [absolute(name) for name in self._filenames]
         encoded = [path.encode("utf-8", "surrogateescape") for path in paths]
-        found = _core.survey_files(whole, encoded, takes_locks(self._options.locks))
+        found = _surveyed(whole, encoded, takes_locks(self._options.locks))
         if found is None:
             return None
         names = list(map(os.fsencode, whole))

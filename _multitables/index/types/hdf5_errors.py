@@ -50,7 +50,7 @@ REFUSED = {
         f"{_CLOSE_WRITER}, or stream it with follow=True; if the writer is gone: h5clear -s FILE",
     ),
     "parts": (
-        "is one part of several, which HDF5's split or multi driver wrote",
+        "is one part of several, which HDF5's split, multi or subfiling driver wrote",
         (
             "Open a split file (NAME-m.h5, NAME-r.h5) with Streamer('NAME', DRIVER='H5FD_SPLIT'); "
             "make one file of a multi file with h5repack"

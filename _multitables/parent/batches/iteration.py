@@ -17,7 +17,7 @@ import math
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any, Generic
 
 from _multitables.errors import CorruptChunkError, public
 from _multitables.parent.batches.unit import Run, Unit
@@ -25,6 +25,7 @@ from _multitables.parent.notebook import InNotebooks
 from _multitables.parent.readers.error_report import skipped
 from _multitables.parent.stream.stream_queue import StreamQueue
 from _multitables.parent.titles import count
+from _multitables.parent.typed import Block
 from _multitables.plan.checkpoint import Position
 
 
@@ -226,8 +227,12 @@ class Iteration(Iterator[Any], InNotebooks):
 
 
 @public
-class BatchIterator(Iteration):
+class BatchIterator(Iteration, Generic[Block]):
     """One iteration of `Batches`."""
+
+    if TYPE_CHECKING:
+
+        def __next__(self) -> Block: ...
 
 
 @public

@@ -206,18 +206,7 @@ class RowUnit(FileUnit):
             return start_rows(self.pool, n_readers, self.spec, opened, rows_plan, chunks=chunks)
 
         def planned(opened: Opened, n_readers: int) -> tuple[ReadPlan, int]:
-            plan = plan_batches(
-                opened.indexes,
-                order=order,
-                ranges=run.ranges,
-                batch_size=wanted.batch_size,
-                n_readers=n_readers,
-                n_consumers=self.shard.node,
-                epochs=epochs,
-                read_ahead=wanted.read_ahead,
-                **opened.facts(),
-            )
-            return plan, wanted.batch_size
+            return self.plan(opened, run, n_readers, epochs), wanted.batch_size
 
         if self._shared is not None:
             n_readers = wanted.n_procs.count
@@ -227,6 +216,22 @@ class RowUnit(FileUnit):
             share = self._shared.start
             return share(n_readers, encoded, opened, lambda: (*planned(opened, n_readers), None))[0]
         return start_stream(self.pool, wanted.n_procs, opened, planned)
+
+    def plan(
+        self, opened: Opened, run: EpochRun, n_readers: int, epochs: int | None = 1
+    ) -> ReadPlan:
+        """Plan what readers read in a run over rows of one length."""
+        return plan_batches(
+            opened.indexes,
+            order=self.order(run.first_epoch),
+            ranges=run.ranges,
+            batch_size=self.wanted.batch_size,
+            n_readers=n_readers,
+            n_consumers=self.shard.node,
+            epochs=epochs,
+            read_ahead=self.wanted.read_ahead,
+            **opened.facts(),
+        )
 
     def _shared_chunks(
         self, opened: OpenedRows, run: EpochRun, order: OrderWords, epochs: int | None

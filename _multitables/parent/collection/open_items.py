@@ -38,6 +38,7 @@ from _multitables.index.datasets.survey import (
     survey,
 )
 from _multitables.index.files import device
+from _multitables.index.files.progress import Steps
 from _multitables.index.joined.source import MissingFiles, is_missing
 from _multitables.index.names.pattern import Links, Match
 from _multitables.index.opened.open_files import Place
@@ -280,7 +281,10 @@ def _file_by_file(spec: ItemSpec) -> _Found:
     found, surveys, lost = list[Match](), list[_OfFile](), MissingFiles()
     of_groups: dict[tuple[int, str], dict[str, Any]] = {}
     rotates, is_direct = spec.rotational, False
-    for number, name in enumerate(spec.file.whole_names):
+    filenames = spec.file.whole_names
+    steps = Steps(f"items are looked for in {filenames[0]!r} and others, files", len(filenames))
+    for number, name in enumerate(filenames):
+        steps()
         try:
             with spec.file.one(number).open() as source:
                 matched, one = _of_file(source, spec)

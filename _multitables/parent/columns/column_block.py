@@ -8,15 +8,16 @@ Law
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from _multitables.errors import MissingLibraryError, UnsupportedDatasetError, public
+from _multitables.errors import UnsupportedDatasetError, public
+from _multitables.parent.arrow import record_batch
+from _multitables.parent.libraries import imported
 from _multitables.parent.notebook import InNotebooks
-from _multitables.tree import NamedArrays
+from _multitables.tree import NamedArrays, native
 
 I64 = npt.NDArray[np.int64]
 
@@ -60,36 +61,24 @@ class GroupBlock(NamedArrays, InNotebooks):
 
     def to_pandas(self) -> Any:
         """Return a pandas.DataFrame with the index as its index; rows of two axes become lists."""
-        import_or_tell("pandas", "to_pandas")
-        import pandas as pd
-
+        pd = imported("pandas", "a data frame of pandas")
         keys = self.index_of_rows()
-        data = {name: _flat(name, column, list) for name, column in self.items()}
+        data = {name: _flat(name, column) for name, column in self.items()}
         if len(keys) == 1:
             ((name, values),) = keys.items()
-            index: Any = pd.Index(_native(values), name=name)
+            index: Any = pd.Index(native(values), name=name)
         else:
-            arrays = [_native(values) for values in keys.values()]
+            arrays = [native(values) for values in keys.values()]
             index = pd.MultiIndex.from_arrays(arrays, names=list(keys))
         return pd.DataFrame(data, index=index)
 
     def to_arrow(self) -> Any:
         """Return a pyarrow.Table: the index, then the columns; of two axes as fixed-size lists."""
-        import_or_tell("pyarrow", "to_arrow")
-        import pyarrow as pa
-
-        def fixed(column: npt.NDArray[Any]) -> Any:
-            return pa.FixedSizeListArray.from_arrays(pa.array(column.reshape(-1)), column.shape[1])
-
-        columns = {**self.index_of_rows(), **self}
-        return pa.table({name: _flat(name, column, fixed) for name, column in columns.items()})
+        return imported("pyarrow", "Arrow").Table.from_batches([batch_of(self)])
 
     def to_polars(self) -> Any:
         """Return a polars.DataFrame: the index, then the columns."""
-        import_or_tell("polars", "to_polars")
-        import polars as pl
-
-        return pl.from_arrow(self.to_arrow())
+        return imported("polars", "a data frame of Polars").from_arrow(self.to_arrow())
 
 
 @public
@@ -124,31 +113,18 @@ class ColumnsBlock(NamedArrays, InNotebooks):
         return {name: group.to_polars() for name, group in self.items()}
 
 
-def import_or_tell(library: str, method: str) -> None:
-    """Raise if a library is not installed."""
-    import importlib.util
-
-    if importlib.util.find_spec(library) is None:
-        raise MissingLibraryError(
-            f"{method} needs {library}, which is not installed",
-            good="The block itself is a mapping of NumPy arrays",
-            advice=f"Install it: pip install {library}",
-            library=library,
-        )
+def batch_of(block: GroupBlock, *, owns: bool = False) -> Any:
+    """Return a block as a record batch of Arrow: the index, then the columns."""
+    return record_batch({**block.index_of_rows(), **block}, owns=owns)
 
 
-def _native(column: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """In the byte order of this machine, as other libraries need it."""
-    return np.asarray(column, column.dtype.newbyteorder("="))
-
-
-def _flat(name: str, column: npt.NDArray[Any], of_rows: Callable[[Any], Any]) -> Any:
+def _flat(name: str, column: npt.NDArray[Any]) -> Any:
     if column.dtype.names is not None:
         raise UnsupportedDatasetError(
             f"column {name!r} has columns of its own ({', '.join(column.dtype.names)}), which a "
-            "data frame does not have",
+            "data frame of pandas does not have",
             good="The block itself is a mapping of NumPy arrays",
             advice=f"Name one of them in columns=, as {f'{name}/{column.dtype.names[0]}'!r}",
         )
-    column = _native(column)
-    return column if column.ndim == 1 else of_rows(column.reshape(len(column), -1))
+    column = native(column)
+    return column if column.ndim == 1 else list(column.reshape(len(column), -1))

@@ -15,11 +15,10 @@ import functools
 import math
 import os
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 import numpy.typing as npt
-from numpy.typing import DTypeLike
 
 from _multitables import _core
 from _multitables.elements.empty import Empty
@@ -38,6 +37,8 @@ from _multitables.plan.sampled import Sampled
 from _multitables.select.h5py_grammar import chunk_slices, names_and_items, steps_of
 
 if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
     from _multitables.parent.batches.batches import Batches
     from _multitables.parent.open.dataset_id import DatasetId
     from _multitables.parent.open.dimensions import Dimensions
@@ -45,6 +46,8 @@ if TYPE_CHECKING:
     from _multitables.parent.open.samples import SamplesView
     from _multitables.parent.open.views import AsStrView, AsTypeView, FieldsView
     from _multitables.parent.stream.stream_queue import StreamQueue
+    from _multitables.parent.streamer import Streamer
+    from _multitables.parent.typed import Array, BatchKeywords, Part, Place, StreamKeywords
     from _multitables.plan.samples import Sample
     from _multitables.select.selection import Step
 
@@ -115,7 +118,7 @@ class Dataset(Object, Filtered, Sampled["SamplesView"]):
         return self._dtype
 
     @property
-    def shape(self) -> Any:
+    def shape(self) -> tuple[int, ...] | Any:
         """Extents; () of a scalar, None of a null dataspace."""
         return self._shape
 
@@ -180,8 +183,7 @@ class Dataset(Object, Filtered, Sampled["SamplesView"]):
     @property
     def is_scale(self) -> bool:
         """Whether it is a dimension scale."""
-        kind = self.attrs.get("CLASS", b"")
-        return bool(kind in (b"DIMENSION_SCALE", "DIMENSION_SCALE"))
+        return self.attrs.get("CLASS", b"") in (b"DIMENSION_SCALE", "DIMENSION_SCALE")
 
     @property
     def id(self) -> DatasetId:
@@ -207,8 +209,7 @@ class Dataset(Object, Filtered, Sampled["SamplesView"]):
         """
         if not self._shape:
             raise TypeError("a dataset without axes has no length")
-        length: int = self._shape[0]
-        return length
+        return int(self._shape[0])
 
     def __len__(self) -> int:
         return self.len()
@@ -223,6 +224,13 @@ class Dataset(Object, Filtered, Sampled["SamplesView"]):
         return f'<HDF5 dataset {self._title()}: shape {shape}, type "{kind}">'
 
     # ---- reading
+
+    @overload
+    def __getitem__(self, key: Part) -> Array: ...
+    @overload
+    def __getitem__(self, key: Place) -> Any: ...
+    @overload
+    def __getitem__(self, key: tuple[Any, ...]) -> Array: ...
 
     def __getitem__(self, key: Any) -> Any:
         """Read a selection.
@@ -320,8 +328,7 @@ class Dataset(Object, Filtered, Sampled["SamplesView"]):
         known = self._handle.shared.contents
         found = known.get(self._key)
         if found is None:
-            shared, place = self._handle.shared, self._place
-            made = Contents(shared, place, self._stored, self._type)
+            made = Contents(self._handle.shared, self._place, self._stored, self._type)
             if not self._type.is_readable:
                 made.boxes = None  # whole ones have no dtype
             found = known.setdefault(self._key, made)
@@ -339,21 +346,19 @@ class Dataset(Object, Filtered, Sampled["SamplesView"]):
             It is a scalar, or a null dataspace.
         """
         n_rows = self.len()
-        row_bytes = max(1, self.nbytes // max(1, n_rows))
-        chunk = (self.chunks or (1,))[0]
+        row_bytes, chunk = max(1, self.nbytes // max(1, n_rows)), (self.chunks or (1,))[0]
         band = max(1, ITERATED_BYTES // row_bytes // chunk) * chunk
         for start in range(0, n_rows, band):
             yield from self[start : start + band]
 
     def __array__(
-        self, dtype: DTypeLike | None = None, copy: bool | None = None
+        self, dtype: npt.DTypeLike | None = None, copy: bool | None = None
     ) -> npt.NDArray[Any]:
         if copy is False:
             raise ValueError("an array of a dataset is always a copy (got copy=False)")
         if self._shape is None:
             raise TypeError("an empty dataset has no NumPy array")
-        found: npt.NDArray[Any] = self[...]
-        return found if dtype is None else converted(found, np.dtype(dtype))
+        return self[...] if dtype is None else converted(self[...], np.dtype(dtype))
 
     def read_direct(
         self, dest: npt.NDArray[Any], source_sel: Any = None, dest_sel: Any = None
@@ -408,10 +413,9 @@ class Dataset(Object, Filtered, Sampled["SamplesView"]):
         ValueError
             The selection is not in the dataset.
         """
-        chunks = self.chunks
-        if chunks is None:
+        if self.chunks is None:
             raise TypeError("a chunked dataset is needed, and this one has no chunks")
-        return chunk_slices(self._shape, chunks, sel)
+        return chunk_slices(self._shape, self.chunks, sel)
 
     def flush(self) -> None:
         """Do nothing, as nothing is written; for programs that call it."""
@@ -421,7 +425,7 @@ class Dataset(Object, Filtered, Sampled["SamplesView"]):
 
     # ---- views
 
-    def astype(self, dtype: DTypeLike) -> Dataset | AsTypeView:
+    def astype(self, dtype: npt.DTypeLike) -> Dataset | AsTypeView:
         """Return a view that reads as another dtype: ``dataset.astype("f4")[:100]``."""
         wanted = np.dtype(dtype)
         if wanted == self._dtype:
@@ -477,20 +481,20 @@ class Dataset(Object, Filtered, Sampled["SamplesView"]):
 
     def _taken(self, step: Step) -> npt.NDArray[Any]:
         """Read the elements of samples."""
-        shared, read = self._handle.shared, self._contents().read
-        taken: npt.NDArray[Any] = self._place.call(read, shared, (step,), None, None)
-        return taken
+        how = self._handle.shared, (step,), None, None
+        return np.asarray(self._place.call(self._contents().read, *how))
 
     # ---- the fast ways
 
-    def stream(self, **options: Any) -> StreamQueue:
+    def stream(self, **options: Unpack[StreamKeywords]) -> StreamQueue[Array]:
         """Stream the dataset through reader processes; options are `Streamer.get_queue`'s."""
-        name = self._handle.name(self._place)
-        queue: StreamQueue = self.file.streamer().get_queue(name, **options)
-        return queue
+        streamer: Streamer = self.file.streamer()
+        return streamer.get_queue(self._handle.name(self._place), **options)
 
-    def batches(self, batch_size: int, **options: Any) -> Batches:
+    def batches(
+        self, batch_size: int, *, transform: Any = None, **options: Unpack[BatchKeywords]
+    ) -> Batches:
         """Stream the dataset as batches for training; options are `Streamer.get_batches`'."""
+        streamer: Streamer = self.file.streamer()
         name = self._handle.name(self._place)
-        batches: Batches = self.file.streamer().get_batches(name, batch_size, **options)
-        return batches
+        return streamer.get_batches(name, batch_size, transform=transform, **options)

@@ -18,7 +18,7 @@ from typing import IO, TYPE_CHECKING, Any, Protocol
 from _multitables.errors import public
 from _multitables.index.files.name import is_name, one_file_named
 from _multitables.index.opened.open_files import OpenFile, Place
-from _multitables.options import FileOptions, check_any_version, checked
+from _multitables.options import FileOptions, Links, check_any_version, checked
 from _multitables.parent.open.dataset import Dataset
 from _multitables.parent.open.group import Group
 from _multitables.parent.open.handle import CLASSES, Handle
@@ -129,7 +129,7 @@ class File(Group):
         n_threads: int | None = None,
         cache_bytes: int | None = None,
         trusted: bool = True,
-        links: str | None = None,
+        links: Links | None = None,
         version: VersionKey | None = None,
         storage_options: Mapping[str, Any] | None = None,
         **options: Any,

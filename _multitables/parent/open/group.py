@@ -28,6 +28,7 @@ from _multitables.parent.open.read_only import GROUP, refused, writes
 from _multitables.parent.open.visits import links_below, objects_below, paths_below
 
 if TYPE_CHECKING:
+    from _multitables.parent.open.dataset import Dataset
     from _multitables.parent.open.ids import GroupId
 
 #: Paths that are completed in a shell or a notebook.
@@ -63,7 +64,7 @@ class Group(Object, Names):
 
         return GroupId(self)
 
-    def __getitem__(self, name: str | bytes | Reference | RegionReference) -> Any:
+    def __getitem__(self, name: str | bytes | Reference | RegionReference) -> Member | Any:
         """Return the object of a name, a path or a reference.
 
         Raises
@@ -359,3 +360,12 @@ class Group(Object, Names):
             return "<Closed HDF5 group>"
         title = f'"{self.name}"' if self.name is not None else "(anonymous)"
         return f"<HDF5 group {title} ({len(self)} members)>"
+
+
+if TYPE_CHECKING:
+
+    class Member(Dataset, Group):  # type: ignore[misc]  # it stands for one or the other
+        """The object of a name in a group: checkers allow what either of the two has.
+
+        Methods return ``Member | Any``: then neither branch of an ``isinstance`` is unreachable.
+        """

@@ -14,6 +14,7 @@ from typing import Any
 from _multitables.errors import public
 from _multitables.index.types import hdf5_errors
 from _multitables.index.versions.version import VersionKey
+from _multitables.options import Links
 from _multitables.parent.open.dataset import Dataset
 from _multitables.parent.open.file import open as open_file
 from _multitables.parent.open.group import Group
@@ -28,7 +29,7 @@ def read(
     *,
     n_threads: int | None = None,
     trusted: bool = True,
-    links: str | None = None,
+    links: Links | None = None,
     version: VersionKey | None = None,
     storage_options: Mapping[str, Any] | None = None,
 ) -> Any:

@@ -9,9 +9,11 @@ Law
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 
 from _multitables.errors import ReadOnlyError
+
+K = TypeVar("K", bound=type[Any])
 
 #: Names of methods that write, and of properties that are set: of groups, datasets and attributes.
 GROUP = (
@@ -42,10 +44,10 @@ def _refusal(name: str) -> Callable[..., NoReturn]:
     return refuse
 
 
-def writes(*names: str) -> Callable[[type[Any]], type[Any]]:
+def writes(*names: str) -> Callable[[K], K]:
     """Return a decorator of classes: their methods and properties of these names do not write."""
 
-    def decorated(kind: type[Any]) -> type[Any]:
+    def decorated(kind: K) -> K:
         for name in names:
             is_read, refusal = getattr(kind, name, None), _refusal(name)
             made = is_read.setter(refusal) if isinstance(is_read, property) else refusal

@@ -18,7 +18,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from _multitables.errors import MissingLibraryError, OptionsError, public
+from _multitables.errors import OptionsError, public
+from _multitables.parent.arrow import arrow_array, text_array
+from _multitables.parent.libraries import imported
 from _multitables.parent.notebook import InNotebooks
 from _multitables.tree import map_arrays, native
 
@@ -143,18 +145,14 @@ class RaggedBlock(InNotebooks):
         ------
         MissingLibraryError
             pyarrow is not installed.
-        pyarrow.ArrowInvalid
-            Strings that are not UTF-8.
+        UnsupportedDatasetError
+            A dtype that Arrow does not have, or strings that are not UTF-8 (a `ValueError`).
         """
-        pa = _library("pyarrow")
-        offsets = pa.py_buffer(self.offsets)
         if self.is_text:
-            text = pa.py_buffer(np.ascontiguousarray(self.values))
-            strings = pa.LargeStringArray.from_buffers(len(self), offsets, text)
-            strings.validate(full=True)
-            return strings
-        elements = _arrow_array(pa, self._elements())
-        kind = pa.large_list(elements.type)
+            return text_array(self.offsets, self.values)
+        elements = arrow_array(self._elements(), "values")
+        pa = imported("pyarrow", "Arrow")
+        kind, offsets = pa.large_list(elements.type), pa.py_buffer(self.offsets)
         return pa.Array.from_buffers(kind, len(self), [None, offsets], children=[elements])
 
     def to_awkward(self) -> Any:
@@ -170,7 +168,7 @@ class RaggedBlock(InNotebooks):
         MissingLibraryError
             awkward is not installed.
         """
-        ak = _library("awkward")
+        ak = imported("awkward", "an array of Awkward Array")
         content, parameters = _awkward_content(ak, self._elements()), None
         if self.is_text:
             content = ak.contents.NumpyArray(self.values, parameters={"__array__": "char"})
@@ -202,7 +200,7 @@ class RaggedBlock(InNotebooks):
             raise _no_form(
                 f"unknown layout: expected None, 'jagged' or 'sparse_csr', got {layout!r}"
             )
-        torch = _library("torch")
+        torch = imported("torch", "a tensor")
         if layout == "jagged" or (layout is None and self.indices is None):
             values = torch.from_numpy(native(self._plain("a nested tensor")))
             offsets = torch.from_numpy(self.offsets)
@@ -231,7 +229,7 @@ class RaggedBlock(InNotebooks):
         OptionsError
             The block has no column indices, or their number is not known or exceeded.
         """
-        sparse = _library("scipy.sparse")
+        sparse = imported("scipy.sparse", "a sparse matrix")
         values, indices, shape = self._matrix()
         matrix = sparse.csr_array(shape, dtype=values.dtype)
         # Its constructor would copy indices of another integer type than it likes.
@@ -280,20 +278,6 @@ class RaggedBlock(InNotebooks):
         return self.offsets
 
 
-def _arrow_array(pa: Any, elements: Any) -> Any:
-    if isinstance(elements, dict):
-        parts = [_arrow_array(pa, array) for array in elements.values()]
-        return pa.StructArray.from_arrays(parts, [str(name) for name in elements])
-    if isinstance(elements, tuple):
-        return _arrow_array(pa, dict(enumerate(elements)))
-    if elements.dtype.names:
-        return _arrow_array(pa, {name: elements[name] for name in elements.dtype.names})
-    array = pa.array(native(elements).reshape(-1))
-    for extent in reversed(elements.shape[1:]):
-        array = pa.FixedSizeListArray.from_arrays(array, extent)
-    return array
-
-
 def _awkward_content(ak: Any, elements: Any) -> Any:
     if isinstance(elements, tuple):
         parts = [_awkward_content(ak, array) for array in elements]
@@ -308,17 +292,3 @@ def _awkward_content(ak: Any, elements: Any) -> Any:
 
 def _no_form(happened: str, advice: str = "Take the rows in another form") -> OptionsError:
     return OptionsError(happened, advice=advice, option="layout")
-
-
-def _library(name: str) -> Any:
-    import importlib
-
-    try:
-        return importlib.import_module(name)
-    except ImportError as error:
-        package = name.partition(".")[0]
-        raise MissingLibraryError(
-            f"ragged rows cannot be given in this form: {package} is not installed ({error})",
-            advice=f"Install it: pip install {package}",
-            library=package,
-        ) from error

@@ -64,6 +64,10 @@ class BlockSource:
         """Return the arrays of a block without rows."""
         raise NotImplementedError
 
+    def is_needed(self, guard: Any) -> bool:
+        """Whether readers need the memory of this block again, so that it has to be given back."""
+        return True
+
     def memory(self) -> list[tuple[int, int, object]]:
         """Return address, bytes and owner of each mapping in which only these blocks lie.
 

@@ -232,6 +232,10 @@ class GrowingBlocks(BlockSource):
         of = title(indexes[0].filename, [(index.path, index.shape) for index in indexes])
         return of, self._wanted.n_procs.count
 
+    def nothing(self) -> list[Any]:
+        """Return the arrays of a block without rows."""
+        return self._data.opened.nothing()
+
     def statistics(self) -> dict[str, Any]:
         """Return the sums of all streams so far, and the rows."""
         stream, counted = self._stream, self._counted

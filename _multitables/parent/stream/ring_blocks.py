@@ -142,6 +142,11 @@ class RingBlocks(BlockSource):
         indexes = [dataset.index for dataset in self.plan.datasets]
         return [np.empty((0, *index.row_shape), index.dtype) for index in indexes]
 
+    def is_needed(self, guard: Any) -> bool:
+        """False of blocks that lie in the ring with all that come after them."""
+        plan = self.plan
+        return bool(plan.ends) or guard.rows[0] < plan.end_row - plan.capacity_rows
+
     def memory(self) -> list[tuple[int, int, object]]:
         """Return the mapping of each dataset."""
         return [(address, size, self.ring) for address, size in self.ring.memory()]

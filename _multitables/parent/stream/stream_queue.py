@@ -16,21 +16,25 @@ import queue
 import threading
 import time
 import weakref
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, Generic
 
 from _multitables.errors import ClosedError, MultitablesError, QueueClosed, StalledError, public
+from _multitables.parent.arrow import BlockTable
 from _multitables.parent.notebook import InNotebooks
 from _multitables.parent.stream.block_source import BlockSource
 from _multitables.parent.stream.ring_blocks import RingBlocks
 from _multitables.parent.titles import count
+from _multitables.parent.typed import Block
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
+    from _multitables.parent.typed import Guard
+
 
 @public
-class StreamQueue(InNotebooks):
+class StreamQueue(InNotebooks, Generic[Block]):
     """Blocks of one stream, in order; made by `Streamer.get_queue`.
 
     Every block goes to exactly one caller, from whichever thread.
@@ -42,15 +46,23 @@ class StreamQueue(InNotebooks):
     missing_files : dict of str to MultitablesError
         Of several files, those that are left out with ``Streamer(skip_missing=True)``, and why.
 
+    Notes
+    -----
+    Libraries that take streams of Arrow (Polars, DuckDB, pyarrow) take a queue as one, with the
+    blocks that are left, each as a record batch. It must have been made with ``remainder=True``.
+
     Examples
     --------
     >>> for guard in queue:  # doctest: +SKIP
     ...     with guard as block:
     ...         total += block.sum()
+    >>> frame = polars.DataFrame(queue)  # doctest: +SKIP
     """
 
     def __init__(self, source: BlockSource) -> None:
         self.source = source
+        #: Makes a table of a block without rows; given by the `Streamer`.
+        self.as_table: Callable[[list[Any]], BlockTable] | None = None
         self.block_size, self.missing_files = source.block_size, source.missing_files
         self._error: Exception | None = None
         #: Whose release says whether this thread has it, also after an interrupt.
@@ -58,7 +70,7 @@ class StreamQueue(InNotebooks):
         self._owner = os.getpid()
         self._finalizer = weakref.finalize(self, _end, source)
 
-    def get(self, block: bool = True, timeout: float | None = None) -> Any:
+    def get(self, block: bool = True, timeout: float | None = None) -> Guard[Block] | Any:
         """Take the next block.
 
         Parameters
@@ -119,7 +131,7 @@ class StreamQueue(InNotebooks):
                 except RuntimeError:  # it was not taken
                     pass
 
-    def get_nowait(self) -> Any:
+    def get_nowait(self) -> Guard[Block] | Any:
         """Take the next block if it is ready, otherwise raise `queue.Empty`."""
         return self.get(block=False)
 
@@ -160,14 +172,38 @@ class StreamQueue(InNotebooks):
             state = f"failed: {type(self._error).__name__}"
         return f"{self.source.delivered()} delivered, {state}"
 
-    def iter(self) -> Iterator[Any]:
+    def iter(self) -> Iterator[Guard[Block]]:
         """Yield guards until the stream is over."""
         if type(self.source) is RingBlocks:
             return self.source.ring.guards(self.get)
         return iter(self.get, QueueClosed)
 
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self) -> Iterator[Guard[Block]]:
         return self.iter()
+
+    # ---- Arrow's PyCapsule interface
+
+    def __arrow_c_schema__(self) -> Any:
+        """Return the schema of the queue as a stream of Arrow."""
+        return self._block_table().schema.__arrow_c_schema__()
+
+    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
+        """Return the blocks that are left as a stream of Arrow, which takes them one by one."""
+        reader = self._block_table().reader(self._kept())
+        return reader.__arrow_c_stream__(requested_schema)
+
+    def _kept(self) -> Iterator[tuple[Any, bool]]:
+        """Yield blocks, and whether readers need the memory of each again."""
+        for guard in self.iter():
+            is_needed = self.source.is_needed(guard)
+            with guard as block:
+                pass
+            del guard
+            yield block, is_needed
+
+    def _block_table(self) -> BlockTable:
+        assert self.as_table is not None  # as who has it has called `Streamer.get_queue`
+        return self.as_table(self.source.nothing())
 
     def qsize(self) -> int:
         """Blocks that are ready and not yet taken."""
@@ -247,7 +283,7 @@ def _end(source: BlockSource, sound: bool = True) -> None:
 
 
 @public
-class FollowQueue(StreamQueue):
+class FollowQueue(StreamQueue[Block]):
     """Blocks of datasets that grow; made by `Streamer.get_queue` with ``follow=True``.
 
     It is used as any `StreamQueue`, and ends when it is stopped or closed. A block that had to wait
@@ -264,7 +300,7 @@ class FollowQueue(StreamQueue):
 
 
 @public
-class VersionsQueue(StreamQueue):
+class VersionsQueue(StreamQueue[dict[str, Any]]):
     """Blocks of several versions of a dataset; made by `Streamer.get_queue`.
 
     A block is a dict from the names of the versions to the same rows of each. Where a version has
@@ -275,7 +311,7 @@ class VersionsQueue(StreamQueue):
 
 
 @public
-class RaggedQueue(StreamQueue):
+class RaggedQueue(StreamQueue[Block]):
     """Blocks with ragged rows; made by `Streamer.get_queue`.
 
     Blocks are `RaggedBlock`, or tuples or dicts of these and arrays; they are valid and unchanged

@@ -50,7 +50,6 @@ mod pipeline;
 pub mod plugin;
 mod scaleoffset;
 mod shuffle;
-mod snappy;
 mod szip;
 mod zstd;
 

@@ -115,17 +115,18 @@ pub(super) fn interleave<'a>(
 fn transpose<const W: usize>(planes: [&[u8]; W], element_size: usize, at: usize, out: &mut [u8]) {
     let elements = out.len() / element_size;
     assert!(at + W <= element_size && planes.iter().all(|p| p.len() == elements));
-    let mut done = 0;
+    let in_sixteens = if cfg!(target_arch = "x86_64") {
+        elements / 16 * 16
+    } else {
+        0
+    };
     #[cfg(target_arch = "x86_64")]
-    {
-        while done + 16 <= elements {
-            // SAFETY: every plane has 16 bytes from `done` on, and `out` has all of elements
-            // `done .. done + 16`, of which bytes `at .. at + W` are written.
-            unsafe { sse::transpose16::<W>(&planes, done, element_size, at, out.as_mut_ptr()) };
-            done += 16;
-        }
+    for done in (0..in_sixteens).step_by(16) {
+        // SAFETY: every plane has 16 bytes from `done` on, and `out` has all of elements
+        // `done .. done + 16`, of which bytes `at .. at + W` are written.
+        unsafe { sse::transpose16::<W>(&planes, done, element_size, at, out.as_mut_ptr()) };
     }
-    for i in done..elements {
+    for i in in_sixteens..elements {
         let element = &mut out[i * element_size + at..][..W];
         for (byte, plane) in element.iter_mut().zip(planes) {
             *byte = plane[i];

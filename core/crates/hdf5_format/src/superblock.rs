@@ -13,7 +13,8 @@ const FIRST_USER_BLOCK: u64 = 512;
 /// Flags of who has the file open.
 const WRITTEN: u8 = 1;
 const SWMR: u8 = 4;
-/// A strategy of file space.
+/// Strategies of file space: of version 0 of its message, and of later ones.
+const KEPT: u8 = 1;
 const IN_PAGES: u8 = 1;
 /// More than any version takes.
 const MAX_BYTES: u64 = 128;
@@ -117,15 +118,24 @@ fn sizes(cursor: &mut Cursor<'_>) -> Result<Sizes> {
 }
 
 /// The length of pages, if file space is managed in pages; each has either metadata or data
-/// (IV.A.2.x, version 1).
+/// (IV.A.2.x). The rest is not needed, but a message that is cut short is damage.
 pub fn page_bytes(cursor: &mut Cursor<'_>) -> Result<Option<u64>> {
     let (version, strategy) = (cursor.u8()?, cursor.u8()?);
-    if (version, strategy) != (1, IN_PAGES) {
-        return Ok(None);
+    let (n_managers, bytes) = if version == 0 {
+        cursor.length()?; // how large free space must be to be kept
+        (if strategy == KEPT { 6 } else { 0 }, None)
+    } else {
+        let n_managers = if cursor.u8()? != 0 { 12 } else { 0 };
+        cursor.length()?;
+        let bytes = cursor.length()?;
+        cursor.skip(2)?; // how little metadata may be left in a page
+        cursor.offset()?; // the end of the file without its free space
+        (n_managers, (strategy == IN_PAGES).then_some(bytes))
+    };
+    for _ in 0..n_managers {
+        cursor.offset()?; // of free space
     }
-    cursor.skip(1)?; // whether free space is kept
-    cursor.length()?; // how large free space must be for that
-    Ok(Some(cursor.length()?))
+    Ok(bytes)
 }
 
 /// Where the superblock is.

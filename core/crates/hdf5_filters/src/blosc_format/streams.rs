@@ -12,7 +12,6 @@ use super::super::Fault;
 use super::super::codecs::{self, Zstd};
 use super::super::deflate::zlib_decode;
 use super::super::partial::Fetched;
-use super::super::snappy::snappy;
 use super::prefix::{likely_bytes, prefix_pays};
 use super::{BAD_STREAM, BloscChunk};
 
@@ -99,7 +98,7 @@ impl<'a> BloscChunk<'a> {
                 }
             }
             1 => codecs::lz4(data, out),
-            2 => snappy(data, out),
+            2 => snap::raw::Decoder::new().decompress(data, out).ok(),
             3 => zlib_decode(zlib.get_or_insert_with(Decompressor::new), data, out).ok(),
             _ => zstd.get_or_insert_with(Zstd::new).decode(data, out).ok(),
         };

@@ -1,7 +1,0 @@
-"""What bounds the stream of one dataset, and what to do about it.
-
-study.py    its options and the order of a run
-run.py      what is measured, in which state of the page cache
-numbers.py  medians, and the limits that they make
-views.py    what it says
-"""
