@@ -48,6 +48,10 @@ if importlib.util.find_spec("polars"):
 
     pl.Series(range(100_000)).sort()
 
+if importlib.util.find_spec("lightning"):
+    # It loads the LLVM of torch's compiler, which ends the process after TensorFlow's is loaded.
+    import lightning  # noqa: F401
+
 if importlib.util.find_spec("tensorflow"):
     # Its import forbids HDF5's plugins to this process, and thus to children of later tests.
     with pytest.MonkeyPatch.context() as patch:
