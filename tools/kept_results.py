@@ -1,15 +1,16 @@
-"""Measure every kept result again: the folders of ``docs/results``, on one machine at one commit.
+"""Measure every kept result again: the folders of ``docs/results``, on one machine, of one state.
 
 Law
 ---
 1. A folder is a row of `KEPT`: the runs of the benchmark program that fill it, with ``;`` between
    them; the later ones go on with the first one's rows.
-2. A checkout with changes is refused, since its numbers belong to no commit.
+2. Rows name git's digests of the sources. Sources with changes are refused, since nobody could
+   check them out; changes elsewhere, as to pages, do not matter.
 3. CSV and JSON are kept; tables, plots and reports are made from them again.
 
 Usage: ``python tools/kept_results.py [--list] [--check] [FOLDER ...]``, alone on the machine and by
 the superuser, who may limit a disk. ``--check`` measures nothing: it ends with 1 where folders are
-missing, or are of several commits or machines.
+missing, or are of several sources or machines.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+
+from _multitables.benchmark.machine.environment import sources_of
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "docs" / "results"
@@ -57,11 +60,11 @@ KEPT = {
     "--dataset earray-zlib",
     "batches": "batches --rows 500000 --rounds 3 --dataset none-512k --dataset lz4-64k "
     "--dataset zlib-64k",
-    "index": "index --rounds 3 --n_datasets 50000 --n_chunks 500000",
+    "index": "index --rounds 3 --n_datasets 20000 --n_chunks 500000",
     "small": "small --rounds 5",
     "files": "files --rounds 3",
-    "remote": "remote --rounds 3",
-    "studies/loaders": "loaders --rounds 3 --megabytes 256 --seconds 3",
+    "remote": "remote --rounds 3 --scale 0.5",
+    "studies/loaders": "loaders --rounds 3 --megabytes 256 --seconds 1.5",
     "studies/iotest": "iotest --rounds 7",
     "studies/iotest_combinations": "iotest combinations 2 1 --run --scale 0.1",
     "studies/shots": "shots --scale 0.02 --processes 1,2,4 --page_buffer 0,264e6 --rounds 1 "
@@ -106,14 +109,6 @@ def measure(folder: str) -> int:
     return 0
 
 
-def is_changed() -> bool:
-    """Whether the checkout has changes beside the results, as rows say of their commit."""
-    command = ["git", "status", "--porcelain", "-uno", "--", ".", ":!docs/results"]
-    return bool(
-        subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False).stdout
-    )
-
-
 def faults() -> list[str]:
     """The reasons why the folders are not one measurement."""
     found = [f"{folder} is missing" for folder in KEPT if not (RESULTS / folder).is_dir()]
@@ -126,7 +121,9 @@ def faults() -> list[str]:
             found.append(f"{folder} is in no row of KEPT")
         with path.open(newline="", encoding="utf-8") as file:
             for row in csv.DictReader(file):
-                origin = f"commit {row.get('commit', 'unknown')} on {row.get('machine', 'unknown')}"
+                origin = (
+                    f"{row.get('sources', 'unknown sources')} on {row.get('machine', 'unknown')}"
+                )
                 if folder not in origins.setdefault(origin, []):
                     origins[origin].append(folder)
     if len(origins) > 1:
@@ -139,12 +136,12 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("folders", nargs="*", metavar="FOLDER", help="default: all")
     parser.add_argument("--list", action="store_true", help="show the commands")
-    parser.add_argument("--check", action="store_true", help="one machine and commit?")
+    parser.add_argument("--check", action="store_true", help="one machine, the same sources?")
     given = parser.parse_args()
     if unknown := [one for one in given.folders if one not in KEPT]:
         parser.error(f"{', '.join(unknown)}: not among {', '.join(KEPT)}")
     if given.check:
-        print("\n".join(found := faults()) or "one commit, one machine")
+        print("\n".join(found := faults()) or "the same sources, one machine")
         return bool(found)
     folders = given.folders or list(KEPT)
     if given.list:
@@ -152,8 +149,8 @@ def main() -> int:
             for run in runs_of(folder):
                 print(f"{folder}: {' '.join(command_of(run, 'OUTPUT', resume=False)[1:])}")
         return 0
-    if is_changed():
-        parser.error("the checkout has changes: commit them, or measure in a fresh clone")
+    if "changes" in (sources_of(str(ROOT)) or "changes"):
+        parser.error("the sources have changes: commit them, or measure in a fresh clone")
     statuses = {folder: measure(folder) for folder in folders}
     failed = {folder: status for folder, status in statuses.items() if status}
     print(f"\n{len(statuses) - len(failed)} folders are measured; failed: {failed or 'none'}")

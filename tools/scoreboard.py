@@ -41,6 +41,8 @@ from typing import Any
 import pytest
 from score_of_studies import STUDY_LINES, Score, score
 
+from _multitables.benchmark.machine.environment import sources_of
+
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 PAGE = DOCS / "scoreboard.rst"
@@ -51,8 +53,8 @@ LONG_RUNS = DOCS / "results" / "tests" / "long_runs.csv"
 CORPORA = DOCS / "results" / "corpus"
 KNOWN_CORPORA = DOCS / "corpora.csv"
 PUBLISHED = DOCS / "published_readers.csv"
-COLUMNS = ("test", "passed", "skipped", "commit", "date")
-LONG_COLUMNS = ("command", "says", "commit", "date")
+COLUMNS = ("test", "passed", "skipped", "sources", "date")
+LONG_COLUMNS = ("command", "says", "sources", "date")
 #: A test that a page names, or a file of tests.
 TEST = re.compile(r"(tests/[\w/]+\.py)(?:::(\w+))?")
 #: A row of a table of promises: its first cell, and the cell of its tests.
@@ -188,13 +190,8 @@ def keep(path: Path, columns: Sequence[str], rows: Kept) -> None:
 
 
 def today() -> dict[str, str]:
-    """The commit of a kept run, with a ``+`` where code differs, and its day."""
-    commands = ("git rev-parse --short=8 HEAD", "git status --porcelain -- . :!docs")
-    commit, changed = (
-        subprocess.run(one.split(), cwd=ROOT, check=True, capture_output=True, text=True).stdout
-        for one in commands
-    )
-    return {"commit": commit.strip() + "+" * bool(changed), "date": date.today().isoformat()}
+    """The sources of a kept run, and its day."""
+    return {"sources": sources_of(str(ROOT)), "date": date.today().isoformat()}
 
 
 def run(tests: Sequence[str]) -> int:

@@ -45,29 +45,33 @@ def test_the_facts_are_all_there(tmp_path: Path) -> None:
     assert "build" in environment.facts(str(tmp_path), multitables)
 
 
-def test_a_checkout_has_its_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_checkout_has_its_sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for who in ("AUTHOR_NAME", "AUTHOR_EMAIL", "COMMITTER_NAME", "COMMITTER_EMAIL"):
         monkeypatch.setenv(f"GIT_{who}", "a@b")
     place = SimpleNamespace(__file__=str(tmp_path / "face.py"), build_info=dict)
-    assert "commit" not in environment.facts(str(tmp_path), place)
+    assert "sources" not in environment.facts(str(tmp_path), place)
 
     def git(*words: str) -> str:
         command = ["git", "-C", str(tmp_path), *words]
         return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
     git("init", "-q")
-    assert "commit" not in environment.facts(str(tmp_path), place)  # no commit yet
-    kept = tmp_path / "docs" / "results" / "peers.csv"
-    kept.parent.mkdir(parents=True)
-    kept.write_text("")
-    (tmp_path / "face.py").write_text("")
+    assert "sources" not in environment.facts(str(tmp_path), place)  # no commit yet
+    for file in ("docs/page.rst", "core/lib.rs", "_multitables/table.py"):
+        (tmp_path / file).parent.mkdir()
+        (tmp_path / file).write_text("")
     git("add", ".")
     git("commit", "-qm", "one")
-    commit = git("rev-parse", "--short=8", "HEAD").strip()
-    kept.write_text("measured again")
-    assert environment.facts(str(tmp_path), place)["commit"] == commit
-    (tmp_path / "face.py").write_text("changed")
-    assert environment.facts(str(tmp_path), place)["commit"] == f"{commit}, with changes"
+    package, core = (git("rev-parse", f"HEAD:{one}")[:8] for one in ("_multitables", "core"))
+    (tmp_path / "docs/page.rst").write_text("more words")
+    git("commit", "-qam", "another commit of the same sources")
+    kept = environment.facts(str(tmp_path), place)["sources"]
+    assert kept == f"_multitables {package}, core {core}"
+    (tmp_path / "core/lib.rs").write_text("changed")
+    assert environment.facts(str(tmp_path), place)["sources"] == f"{kept}, with changes"
+    git("commit", "-qam", "other sources")
+    assert environment.facts(str(tmp_path), place)["sources"].startswith(f"_multitables {package}")
+    assert environment.facts(str(tmp_path), place)["sources"] != kept
 
 
 def test_the_same_workload_is_the_same_file(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The results that are kept: one command for each folder, one commit and machine for all.
+"""The results that are kept: one command for each folder, the same sources and one machine for all.
 
 Law
 ---
@@ -61,13 +61,13 @@ def test_kept_results_name_no_place_of_one_machine() -> None:
         assert not re.search(r"/(root|home|work)/|/bin/", text), path
 
 
-def keep(directory: Path, folder: str, commit: str, machine: str = "a machine") -> None:
+def keep(directory: Path, folder: str, sources: str, machine: str = "a machine") -> None:
     (directory / folder).mkdir(parents=True)
-    rows = [{"study": "x", "value": "1", "machine": machine, "commit": commit}]
+    rows = [{"study": "x", "value": "1", "machine": machine, "sources": sources}]
     csv_of(directory / folder / "multitables_x.csv", rows)
 
 
-def test_folders_of_several_commits_or_machines_are_faults(
+def test_folders_of_several_sources_or_machines_are_faults(
     tool: ModuleType, tmp_path: Path
 ) -> None:
     for folder in tool.KEPT:
@@ -80,7 +80,7 @@ def test_folders_of_several_commits_or_machines_are_faults(
     first, *rest = tool.faults()
     assert first == "other is in no row of KEPT"
     assert [one.partition(":")[0] for one in rest] == [
-        "commit abc on a machine",
-        "commit abc on another",
-        "commit def on a machine",
+        "abc on a machine",
+        "abc on another",
+        "def on a machine",
     ]

@@ -28,8 +28,12 @@ __all__ = [
     "huge_pages",
     "in_memory",
     "mount_of",
+    "sources_of",
     "version_of",
 ]
+
+#: The folders of a checkout on which a number depends.
+SOURCES = ("_multitables", "core")
 
 
 def _read(filename: str) -> str:
@@ -107,26 +111,31 @@ def facts(filename: str, face: Any = None) -> dict[str, str]:
         said = {"multitables", "python", "platform", *versions}
         build = {name: value for name, value in face.build_info().items() if name not in said}
         found["build"] = as_line(build)
-        found |= _commit(os.path.dirname(os.path.abspath(face.__file__)))
+        if told := sources_of(os.path.dirname(os.path.abspath(face.__file__))):
+            found["sources"] = told
     return found
 
 
-def _commit(directory: str) -> dict[str, str]:
-    """The commit of a checkout, whose kept results may differ; nothing of an installed library."""
+def sources_of(directory: str) -> str:
+    """What was measured, by git's digests of the trees `SOURCES`; "" for an installed library.
+
+    A tree keeps its digest in every commit that does not change it, and when a history is rebased.
+    """
     if not os.path.exists(os.path.join(directory, ".git")):
-        return {}
-    changes_of = ["status", "--porcelain", "-uno", "--", ".", ":!docs/results"]
-    commands = (["rev-parse", "--short=8", "HEAD"], changes_of)
+        return ""
+    trees = [f"HEAD:{one}" for one in SOURCES]
+    commands = (["rev-parse", *trees], ["status", "--porcelain", "-uno", "--", *SOURCES])
     try:
-        commit, changes = (
+        digests, changes = (
             subprocess.run(
                 ["git", "-C", directory, *command], capture_output=True, text=True, check=True
-            ).stdout.strip()
+            ).stdout
             for command in commands
         )
     except (OSError, subprocess.CalledProcessError):
-        return {}
-    return {"commit": commit + (", with changes" if changes else "")}
+        return ""
+    named = (f"{one} {digest[:8]}" for one, digest in zip(SOURCES, digests.split(), strict=True))
+    return ", ".join((*named, *(["with changes"] if changes else [])))
 
 
 def version_of(distribution: str) -> str:
