@@ -60,7 +60,7 @@ KEPT = {
     "--dataset earray-zlib",
     "batches": "batches --rows 500000 --rounds 3 --dataset none-512k --dataset lz4-64k "
     "--dataset zlib-64k",
-    "index": "index --rounds 3 --n_datasets 20000 --n_chunks 500000",
+    "index": "index --rounds 3 --n_datasets 50000 --n_chunks 500000",
     "small": "small --rounds 5",
     "files": "files --rounds 3",
     "remote": "remote --rounds 3 --scale 0.5",
