@@ -9,8 +9,9 @@ Law
 3. CSV and JSON are kept; tables, plots and reports are made from them again.
 
 Usage: ``python tools/kept_results.py [--list] [--check] [FOLDER ...]``, alone on the machine and by
-the superuser, who may limit a disk. ``--check`` measures nothing: it ends with 1 where folders are
-missing, or are of several sources or machines.
+the superuser, who may limit a disk. Two cores take some three hours for all.
+``--check`` measures nothing: it ends with 1 where folders are missing, or are of several sources or
+machines.
 """
 
 from __future__ import annotations
@@ -33,7 +34,8 @@ PROGRAM = "multitables_benchmark.py"
 OTHERS = ("corpus", "published", "scale", "tests")
 CACHE = Path.home() / ".cache" / "multitables"
 #: What stands in braces in `KEPT`: environments that the program and ``tools/hdf5_build`` make. Of
-#: the interpreters for MPI, S3 and the newest HDF5 the program itself knows by its variables.
+#: the interpreters for MPI, S3 and the newest HDF5 the program itself knows by its variables. The
+#: old release reads with Python 3.10 and 3.11 only: there, make its environment before.
 PLACES = {
     "old": CACHE / "old_release_2.0.1",
     "vfd": next(iter(sorted((CACHE / "direct_vfd").glob("python3.*[0-9]"))), CACHE / "direct_vfd"),
