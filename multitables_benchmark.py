@@ -8,8 +8,8 @@ Law
    fails no study but `report`.
 4. Every end but SIGKILL runs the studies' clean-up; the exit status says what happened:
    0 done, 1 a data check failed, 2 it could not be run, 130 interrupted.
-5. `all` runs every study with its default options, and says at the end what each left out. What is
-   missing on a machine is no failure; what cannot be done (a full disk, say) ends with 2.
+5. `all` runs every study with its default options, and says at the end what each left out. It does
+   not fail where a library is missing; work that cannot be done (a full disk, say) ends with 2.
 """
 
 from __future__ import annotations

@@ -193,7 +193,7 @@ class SelectionIndexError(SelectionError, IndexError):
 
 
 class SelectionTypeError(SelectionError, TypeError):
-    """Something that is no index of a dataset, or a mask of another shape.
+    """The index is of a wrong type, or a mask of another shape.
 
     Give integers, slices, lists of integers, or a mask of the shape in the message.
     """

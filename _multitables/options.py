@@ -44,7 +44,7 @@ MAX_WAIT_SECONDS = 1.0
 SHUFFLES = _core.SHUFFLES
 Shuffle = Literal["chunks", "window", "full"] | bool | None
 Share = Literal["node"] | None
-#: A number, or whom to ask for it.
+#: A number, or the function that returns it.
 Rank = int | Literal["mpi"]
 #: Orders of the items of a collection.
 Order = Literal["random", "file", "key"]

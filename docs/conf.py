@@ -57,7 +57,7 @@ default_role = "py:obj"
 nitpicky = True
 nitpick_ignore_regex = [(r"py:.*", r"(?!multitables\.).*")]
 
-# Names of these libraries link to their pages; where there is no network they are set as code.
+# Names of these libraries link to their pages; without a network they are set as code.
 intersphinx_mapping = reachable(
     {
         "python": "https://docs.python.org/3",

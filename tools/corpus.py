@@ -6,7 +6,7 @@ Law
    be refused, too, and so must an object of a file: by an error of the library's own.
 2. A dataset equals what h5py reads, or PyTables, or it is refused by name (see `coverage_of`).
    Anything else is a difference, and is listed; then the program fails.
-3. Nothing ends a run early: neither a damaged object, nor a name that is no text, nor a file that
+3. Nothing ends a run early: neither a damaged object, nor a name that is not text, nor a file that
    a library crashes or never ends on. Each file has a process, and h5py tries it in another one
    first. Where h5py crashes, no values are compared; where we do, it is a difference.
 
@@ -59,7 +59,7 @@ AT_ONCE = os.cpu_count() or 1
 FORKS = multiprocessing.get_context("fork")
 #: What h5py raises for an object that it does not read.
 BY_H5PY = (KeyError, OSError, RuntimeError, ValueError)
-#: Why there is nothing to compare.
+#: The reasons why nothing can be compared.
 CRASHES = "h5py crashes"
 ONLY_HERE = "of these read here, since their damage does not concern readers"
 OUTSIDE = "its index names chunks outside its dims; h5py gives fill values"

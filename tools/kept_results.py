@@ -4,8 +4,8 @@ Law
 ---
 1. A folder is a row of `KEPT`: the runs of the benchmark program that fill it, with ``;`` between
    them; the later ones go on with the first one's rows.
-2. Rows name git's digests of the sources. Sources with changes are refused, since nobody could
-   check them out; changes elsewhere, as to pages, do not matter.
+2. Rows name git's digests of the sources. Sources with changes are refused, since git has
+   no digest of them; pages and results may change.
 3. CSV and JSON are kept; tables, plots and reports are made from them again.
 
 Usage: ``python tools/kept_results.py [--list] [--check] [FOLDER ...]``, alone on the machine and by

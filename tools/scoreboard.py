@@ -362,7 +362,7 @@ def of_corpora() -> Iterator[str]:
         Other readers publish counts for some of these corpora, and each counts a file by a rule of
         its own, which stands in the third column. Here a file counts where its structure, types and
         values are all compared with h5py's, and the numbers are those of ``open``: equal / refused
-        by name / different. A part of a split file is no file here, since HDF5 does not open it by
+        by name / different. A part of a split file does not count, since HDF5 does not open it by
         itself.
     """)
     yield table(

@@ -34,7 +34,7 @@ TOOLS = (
 )  # fmt: skip
 #: W002: the stub package is a copy of the face (setup.py). W009: it stands beside the package.
 EXPECTED = "W002,W009"
-#: A Python without a GIL has no limited API: the wheels that it builds are for it alone.
+#: A Python without a GIL lacks the limited API: the wheels that it builds are for it alone.
 FREE = bool(sysconfig.get_config_var("Py_GIL_DISABLED"))
 VERSION = "{}.{}".format(*sys.version_info)
 ABI = f"cp{VERSION}-cp{VERSION}t".replace(".", "") if FREE else "cp310-abi3"

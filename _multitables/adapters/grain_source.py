@@ -2,7 +2,7 @@
 
 Law
 ---
-1. Each array is copied: Grain holds as many elements as its buffers have places, more than the
+1. Each array is copied: the buffers of Grain hold more elements than the
    readers' memory may have.
 2. `NumberedRows` reads the rows that are chosen; a `Loader` has order, epochs and states.
 3. Each iterator over a dataset has a stream of its own, from the first epoch of its loader on. Of
@@ -48,7 +48,7 @@ class GrainSource(NumberedRows):
     UnsupportedDatasetError
         Ragged data.
     IndexError
-        There is no such row.
+        The dataset lacks the row.
 
     Notes
     -----

@@ -78,8 +78,8 @@ def to_huggingface(
     OptionsError
         An option that cannot work (a `ValueError`).
     UnsupportedDatasetError
-        There is no such feature, as of compound types, complex numbers and rows of different
-        lengths (a `ValueError`).
+        The library lacks a feature for this, as for compound types, complex numbers and rows of
+        different lengths (a `ValueError`).
 
     Notes
     -----

@@ -229,7 +229,7 @@ class NumberedRows:
 
 
 def _checked(numbers: int | list[int], n: int) -> npt.NDArray[np.int64]:
-    """Return numbers of samples, of which negative ones count from the end."""
+    """Return numbers of samples; negative ones are counted from the end."""
     wanted = np.atleast_1d(np.array(numbers, np.int64))
     bad = (wanted < -n) | (wanted >= n)
     if bad.any():

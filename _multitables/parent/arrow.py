@@ -28,7 +28,7 @@ from _multitables.tree import Paths, structure_of
 
 Array = npt.NDArray[Any]
 
-#: Kinds of dtypes of which Arrow has the same numbers.
+#: Kinds of dtypes whose numbers Arrow has, too.
 NUMBERS = "iufmM"
 
 

@@ -39,7 +39,7 @@ def assigned(tree: ast.AST) -> Names:
 
 
 def texts(node: ast.expr | None, names: Names) -> list[str]:
-    """Each text that an expression may be, with "…" for values; empty: it has none."""
+    """Each text that an expression may be, with "…" for values; empty where it is not a text."""
     if isinstance(node, ast.Constant):
         return [node.value] if isinstance(node.value, str) else []
     if isinstance(node, ast.JoinedStr):

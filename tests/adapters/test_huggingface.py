@@ -25,7 +25,7 @@ ROWS = 500
 
 @pytest.fixture(scope="module")
 def many(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Columns of each kind that there are features for."""
+    """Columns of each kind that the library has a feature for."""
     rng = np.random.default_rng(3)
     path = tmp_path_factory.mktemp("many") / "many.h5"
     with h5py.File(path, "w") as file:

@@ -12,7 +12,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 TOOL = ROOT / "tools" / "scoreboard.py"
-#: A test that is named -> one that there is not.
+#: A test that is named -> one that does not exist.
 GONE = {
     "tests/batches/test_batches_resume.py::test_states_of_a_resumed_run": (
         "tests/batches/test_batches_resume.py::test_states_of_no_run"

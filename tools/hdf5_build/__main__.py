@@ -58,7 +58,7 @@ class Recipe:
     Attributes
     ----------
     driver : str
-        What the build is for, as messages name it.
+        The purpose of the build, as messages name it.
     minutes : str
         How long two cores take.
     newest, pythons : tuple of int, str

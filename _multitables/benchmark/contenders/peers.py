@@ -112,7 +112,7 @@ def newest_hdf5() -> Library:
 
 
 def _hdf5_version(python: str) -> str:
-    """The HDF5 of an interpreter's h5py; "" where it has none."""
+    """The HDF5 of an interpreter's h5py; "" where it lacks h5py."""
     ask = "import h5py; print(h5py.version.hdf5_version)"
     try:
         done = subprocess.run([python, "-I", "-c", ask], capture_output=True, text=True, check=True)

@@ -65,7 +65,7 @@ class Runner:
     columns : callable
         What a row holds of an entry's sample.
     failed : callable
-        Told of an entry that cannot run, or whose data is wrong.
+        Called with an entry that cannot run, or delivers wrong data.
     progress : Part
         One step for each check and each measurement.
     """

@@ -5,8 +5,8 @@ Law
 1. Every opening of a file is direct: also the old release's look at the first block, which would
    leave a part of the file in the page cache.
 2. The old release runs `stream_loop` as everywhere. Bare PyTables reads in processes that are
-   forked before PyTables is imported, each its own whole chunks; the clock starts when all are
-   told to read and stops when all have done so.
+   forked before PyTables is imported, each its own whole chunks; the clock starts when all
+   begin to read and stops when all are done.
 3. A process that bare PyTables reads in refuses a file whose descriptor has no O_DIRECT.
 """
 
@@ -33,7 +33,7 @@ def make_direct() -> None:
     import tables
 
     tables.parameters.DRIVER = DRIVER
-    # PyTables reads blosc2 datasets beside libhdf5, and so beside its driver, unless told not to
+    # PyTables reads blosc2 datasets beside libhdf5, and so beside its driver, unless forbidden to
     os.environ["BLOSC2_FILTER"] = "1"
 
 

@@ -2,7 +2,7 @@
 
 Law
 ---
-1. A refusal is no failure of the loop: each has an error here, and a word in the protocol.
+1. A refusal does not fail the loop: each has an error here, and a word in the protocol.
 2. It runs beside any loop: standard library only.
 """
 
@@ -13,7 +13,7 @@ from typing import Any
 
 
 class CannotReadError(RuntimeError):
-    """The library cannot read or tell this; the message says why."""
+    """The library cannot read or show this; the message says why."""
 
 
 class AbsentError(RuntimeError):

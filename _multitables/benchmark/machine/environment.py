@@ -111,13 +111,13 @@ def facts(filename: str, face: Any = None) -> dict[str, str]:
         said = {"multitables", "python", "platform", *versions}
         build = {name: value for name, value in face.build_info().items() if name not in said}
         found["build"] = as_line(build)
-        if told := sources_of(os.path.dirname(os.path.abspath(face.__file__))):
-            found["sources"] = told
+        if sources := sources_of(os.path.dirname(os.path.abspath(face.__file__))):
+            found["sources"] = sources
     return found
 
 
 def sources_of(directory: str) -> str:
-    """What was measured, by git's digests of the trees `SOURCES`; "" for an installed library.
+    """Git's digests of the trees `SOURCES`, which name what is measured; "" where it is installed.
 
     A tree keeps its digest in every commit that does not change it, and when a history is rebased.
     """

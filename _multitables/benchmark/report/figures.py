@@ -90,7 +90,7 @@ class Figures:
         return {row["round"]: float(row[column]) for row in self.rows if row.get(column)}
 
     def summary(self, column: str = VALUE) -> Summary | None:
-        """Median and spread; None when there is no number."""
+        """Median and spread; None where nothing was measured."""
         found = [] if self.faults else [float(r[column]) for r in self.rows if r.get(column)]
         return summary(found) if found else None
 

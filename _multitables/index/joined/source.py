@@ -45,7 +45,7 @@ from _multitables.tree import Joined
 
 #: Why a file may be left out. What a store failed to give may be there the next time.
 MISSING = FileOpenError, MissingDatasetError, MissingFieldError
-#: The core looks at as many files in one call, after which the log may get a line.
+#: The core looks at this number of files in one call, and the log may get a line afterwards.
 FILES_AT_A_TIME = 5000
 #: Names of files that are left out, and why.
 MissingFiles = dict[str, MultitablesError]

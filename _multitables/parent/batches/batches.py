@@ -34,8 +34,8 @@ class Batches(Loader, Generic[Block]):
     Iterating goes through `epochs` epochs, from `epoch` on; the next iteration goes on after
     them. Breaking out of a loop leaves `epoch` where it was.
 
-    Libraries that take streams of Arrow take batches as one: an iteration, of which each batch is a
-    record batch.
+    Libraries that take streams of Arrow take an iteration over batches as one, with a record batch
+    for each batch.
 
     Examples
     --------

@@ -98,7 +98,7 @@ class Found:
         if self.more["dataset"]["filters"]:
             growing["fetch and decode"] = grows
         elif way == WARM:
-            growing["page cache"] = grows  # there is nothing to decode, so this is fetching
+            growing["page cache"] = grows  # nothing has to be decoded, so this is fetching
         return Bounds(fixed, growing) if fixed or growing else None
 
     def block_sizes(self) -> dict[int, float]:

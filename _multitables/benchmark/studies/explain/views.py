@@ -4,7 +4,7 @@ Law
 ---
 1. Pure: its input is the rows and the JSON file's content.
 2. Every number is a median of rows. `advice` decides what bounds the stream and what to do.
-3. Words are for scientists who are no experts in computers.
+3. Words are for scientists, who may not know computers.
 """
 
 from __future__ import annotations

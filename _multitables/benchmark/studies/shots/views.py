@@ -26,7 +26,7 @@ TOTAL = "tot-runtime"
 NORM = f"norm-{TOTAL}"
 FASTEST = 15
 PLACES = {"local": "a file", "s3": "an object"}
-#: What tells a case from others, but for its contender.
+#: The columns that distinguish a case, but for its contender.
 KEY = ("where", "page_buffer", "layout", "access", "processes")
 BUFFER = {"buffer": "page buffer"}
 HEADS = {"layout": "layout", "access": "access", "processes": "processes"}
