@@ -30,6 +30,7 @@ from _multitables.benchmark.harness.results import Kept
 from _multitables.benchmark.loops import remote_clock, shots_loop, stream_loop
 from _multitables.benchmark.objects import server
 from _multitables.benchmark.report import published
+from _multitables.benchmark.studies import arguments
 from _multitables.benchmark.studies.shots import cases, study, views
 from _multitables.benchmark.studies.shots.cases import COLUMNS, Options, PublishedFiles, ShotsCases
 
@@ -257,7 +258,7 @@ def test_smoke(
 ) -> None:
     pytest.importorskip("distributed", reason="Dask comes with the extra studies")
     pytest.importorskip("s3fs", reason="s3fs comes with the extra bench")
-    monkeypatch.delenv(study.ROS3_PYTHON, raising=False)
+    monkeypatch.delenv(arguments.ROS3_PYTHON, raising=False)
     elsewhere = tmp_path / "elsewhere"  # where Dask would put files
     elsewhere.mkdir()
     monkeypatch.setenv("TMPDIR", str(elsewhere))

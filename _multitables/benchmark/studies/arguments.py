@@ -9,8 +9,12 @@ Law
 from __future__ import annotations
 
 import argparse
+import os
 import warnings
 from collections.abc import Callable, Sequence
+
+#: Names the interpreter of an environment whose h5py has HDF5's driver for S3.
+ROS3_PYTHON = "MULTITABLES_ROS3_PYTHON"
 
 
 def add_result_options(parser: argparse.ArgumentParser) -> None:
@@ -42,6 +46,46 @@ def add_rows(parser: argparse.ArgumentParser) -> None:
         default=1_000_000,
         metavar="N",
         help="rows of 1 KiB in each dataset (default 1000000)",
+    )
+
+
+def add_seconds(parser: argparse.ArgumentParser, default: float, what: str) -> None:
+    """The option of studies that time each contender for a while; `what` begins its help."""
+    parser.add_argument(
+        "--seconds",
+        type=positive(float),
+        default=default,
+        metavar="S",
+        help=f"{what} (default {default:g})",
+    )
+
+
+def add_processes(parser: argparse.ArgumentParser, what: str) -> None:
+    """The option of studies that measure one number of processes; `what` begins its help."""
+    parser.add_argument(
+        "--processes",
+        type=positive(int),
+        default=2,
+        metavar="N",
+        help=f"{what} (default 2)",
+    )
+
+
+def add_store(parser: argparse.ArgumentParser, without: str) -> None:
+    """The options of studies that read objects; `without` says what an h5py without ROS3 means."""
+    parser.add_argument(
+        "--latency_ms",
+        type=positive(float),
+        default=20,
+        metavar="MS",
+        help="how long each request for an object waits before it is passed on (default 20)",
+    )
+    parser.add_argument(
+        "--ros3_python",
+        default=os.environ.get(ROS3_PYTHON, ""),
+        metavar="PATH",
+        help="interpreter of an environment whose h5py has HDF5's driver for S3, as "
+        f"tools/ros3_env.py makes it (default: {ROS3_PYTHON}, or {without})",
     )
 
 

@@ -14,7 +14,7 @@ from functools import partial
 from _multitables.benchmark.machine import environment
 from _multitables.benchmark.studies import setting as settings
 from _multitables.benchmark.studies import views as default_views
-from _multitables.benchmark.studies.arguments import add_rows, positive
+from _multitables.benchmark.studies.arguments import add_rows, add_seconds
 from _multitables.benchmark.studies.batches.parts import DATASETS, MORE, PARTS, ROW_BYTES
 from _multitables.benchmark.studies.frame import Plan
 from _multitables.benchmark.studies.setting import of_parts, of_smoke
@@ -33,13 +33,8 @@ views = partial(default_views.views, more=MORE)
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of training batches."""
     add_rows(parser)
-    parser.add_argument(
-        "--seconds",
-        type=positive(float),
-        default=3,
-        metavar="S",
-        help="how long each peer is timed in each round; this library streams whole epochs "
-        "(default 3)",
+    add_seconds(
+        parser, 3, "how long each peer is timed in each round; this library streams whole epochs"
     )
     settings.add_arguments(parser, 5, PARTS, DATASETS)
 

@@ -12,7 +12,7 @@ import argparse
 
 from _multitables.benchmark.data import workloads
 from _multitables.benchmark.studies import setting as settings
-from _multitables.benchmark.studies.arguments import positive
+from _multitables.benchmark.studies.arguments import add_processes, positive
 from _multitables.benchmark.studies.files.parts import DATASETS, PARTS
 from _multitables.benchmark.studies.frame import Plan
 from _multitables.benchmark.studies.setting import of_parts, of_smoke
@@ -43,13 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="versions of a file, beside one (default 100)",
     )
-    add(
-        "--processes",
-        type=positive(int),
-        default=2,
-        metavar="N",
-        help="readers of every stream (default 2)",
-    )
+    add_processes(parser, "readers of every stream")
     settings.add_arguments(parser, 5, PARTS, DATASETS)
 
 

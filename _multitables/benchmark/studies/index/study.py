@@ -14,7 +14,7 @@ from functools import partial
 from _multitables.benchmark.machine import environment
 from _multitables.benchmark.studies import setting as settings
 from _multitables.benchmark.studies import views as default_views
-from _multitables.benchmark.studies.arguments import add_rows, positive
+from _multitables.benchmark.studies.arguments import add_rows, add_seconds, positive
 from _multitables.benchmark.studies.frame import Plan
 from _multitables.benchmark.studies.index.handle import ROW_BYTES
 from _multitables.benchmark.studies.index.parts import DATASETS, PARTS, start
@@ -50,13 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             help=f"{what} (default {default})",
         )
     add_rows(parser)
-    add(
-        "--seconds",
-        type=positive(float),
-        default=2,
-        metavar="S",
-        help="how long rows are read by each contender in each round (default 2)",
-    )
+    add_seconds(parser, 2, "how long rows are read by each contender in each round")
     add(
         "--before",
         metavar="PYTHON",

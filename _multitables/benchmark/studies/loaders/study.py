@@ -13,7 +13,7 @@ import argparse
 
 from _multitables.benchmark.machine import environment
 from _multitables.benchmark.studies import setting as settings
-from _multitables.benchmark.studies.arguments import positive
+from _multitables.benchmark.studies.arguments import add_seconds, positive
 from _multitables.benchmark.studies.frame import Plan
 from _multitables.benchmark.studies.loaders.parts import DATASETS, PARTS
 from _multitables.benchmark.studies.setting import of_parts, of_smoke
@@ -29,21 +29,14 @@ PEERS = ("h5py", "torch", "pylance", "webdataset", "mosaicml-streaming", "scdata
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of loaders."""
-    add = parser.add_argument
-    add(
+    parser.add_argument(
         "--megabytes",
         type=positive(int),
         default=512,
         metavar="N",
         help="decoded size of the data of each shape (default 512)",
     )
-    add(
-        "--seconds",
-        type=positive(float),
-        default=10,
-        metavar="S",
-        help="how long each is timed in each round, or a whole epoch (default 10)",
-    )
+    add_seconds(parser, 10, "how long each is timed in each round, or a whole epoch")
     settings.add_arguments(parser, 5, PARTS, DATASETS)
 
 

@@ -13,7 +13,7 @@ from functools import partial
 
 from _multitables.benchmark.studies import setting as settings
 from _multitables.benchmark.studies import views as default_views
-from _multitables.benchmark.studies.arguments import add_rows, positive
+from _multitables.benchmark.studies.arguments import add_rows, add_seconds
 from _multitables.benchmark.studies.frame import Plan
 from _multitables.benchmark.studies.random.parts import DATASETS, MORE, PARTS, ROW_BYTES
 from _multitables.benchmark.studies.setting import of_parts, of_smoke
@@ -31,13 +31,7 @@ views = partial(default_views.views, more=MORE)
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of random access."""
     add_rows(parser)
-    parser.add_argument(
-        "--seconds",
-        type=positive(float),
-        default=2,
-        metavar="S",
-        help="how long each contender is timed in each round (default 2)",
-    )
+    add_seconds(parser, 2, "how long each contender is timed in each round")
     settings.add_arguments(parser, 5, PARTS, DATASETS, with_old_release=True)
 
 

@@ -11,7 +11,6 @@ Law
 from __future__ import annotations
 
 import argparse
-import os
 import tempfile
 
 from _multitables.benchmark.contract import NotMeasuredError
@@ -23,7 +22,7 @@ from _multitables.benchmark.objects.store import Store
 from _multitables.benchmark.report.tables import View
 from _multitables.benchmark.studies import setting as settings
 from _multitables.benchmark.studies import views as case_views
-from _multitables.benchmark.studies.arguments import positive
+from _multitables.benchmark.studies.arguments import add_processes, add_store, positive
 from _multitables.benchmark.studies.frame import Plan
 from _multitables.benchmark.studies.remote import own
 from _multitables.benchmark.studies.remote.parts import DATASETS, MORE, PARTS, Remote
@@ -32,7 +31,6 @@ from _multitables.benchmark.studies.setting import of_parts, of_smoke
 __all__ = ["SUMMARY", "add_arguments", "run", "views"]
 
 SUMMARY = "objects of a store: whole datasets, random batches, opening, shots; or your own one"
-ROS3_PYTHON = "MULTITABLES_ROS3_PYTHON"
 SIZE_BYTES = 320 * 2**20
 MIN_BYTES = 2**27  # of less, opening and starting take too large a part
 N_SHOTS, N_SIGNALS, N_DATASETS, N_BATCHES = 20, 62, 3000, 8
@@ -48,13 +46,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     own.add_arguments(parser)
     add = parser.add_argument
     add(
-        "--latency_ms",
-        type=positive(float),
-        default=20,
-        metavar="MS",
-        help="how long each request waits before it is passed on (default 20)",
-    )
-    add(
         "--mb_per_s",
         type=positive(float),
         metavar="MB",
@@ -68,20 +59,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help=f"files this many times as large: {SIZE_BYTES >> 20} MiB decoded a dataset, and "
         f"{N_SHOTS} shots (default 1)",
     )
-    add(
-        "--processes",
-        type=positive(int),
-        default=2,
-        metavar="N",
-        help="processes of every contender that can have several (default 2)",
-    )
-    add(
-        "--ros3_python",
-        default=os.environ.get(ROS3_PYTHON, ""),
-        metavar="PATH",
-        help="interpreter of an environment whose h5py has HDF5's driver for S3, as "
-        f"tools/ros3_env.py makes it (default: {ROS3_PYTHON}, or it is not measured)",
-    )
+    add_processes(parser, "processes of every contender that can have several")
+    add_store(parser, "it is not measured")
     settings.add_arguments(parser, 5, PARTS, DATASETS)
 
 

@@ -11,14 +11,13 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import os
 from dataclasses import asdict, fields
 from typing import Any
 
 from _multitables.benchmark.contenders.shots_contenders import ACCESSES
 from _multitables.benchmark.data.shots import LAYOUTS
 from _multitables.benchmark.studies import setting as settings
-from _multitables.benchmark.studies.arguments import numbers, positive, sizes, some_of
+from _multitables.benchmark.studies.arguments import add_store, numbers, sizes, some_of
 from _multitables.benchmark.studies.frame import Plan
 from _multitables.benchmark.studies.setting import Setting
 from _multitables.benchmark.studies.shots.cases import (
@@ -35,7 +34,6 @@ from _multitables.benchmark.studies.shots.views import views
 __all__ = ["SUMMARY", "add_arguments", "run", "views"]
 
 SUMMARY = "a published study re-run: shots of a fusion experiment, Dask, page buffers, layouts, S3"
-ROS3_PYTHON = "MULTITABLES_ROS3_PYTHON"
 WHERE = ("local", "s3")
 SMOKE = {
     "rounds": 1,
@@ -109,20 +107,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="of files, measure the published method also with the data brought to the parent "
         "process, as this library does it; as published, each process discards what it reads",
     )
-    add(
-        "--latency_ms",
-        type=positive(float),
-        default=20,
-        metavar="MS",
-        help="how long each request for an object waits before it is passed on (default 20)",
-    )
-    add(
-        "--ros3_python",
-        default=os.environ.get(ROS3_PYTHON, ""),
-        metavar="PATH",
-        help="interpreter of an environment whose h5py has HDF5's driver for S3, as "
-        f"tools/ros3_env.py makes it (default: {ROS3_PYTHON}, or s3fs brings the bytes)",
-    )
+    add_store(parser, "s3fs brings the bytes")
     scale = f"{STUDY_SHOTS} shots of {STUDY_SIGNALS} signals, 3.2 GB for each layout"
     settings.add_arguments(parser, 3, scale=scale)
     parser.set_defaults(as_described=False)
