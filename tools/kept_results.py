@@ -34,8 +34,7 @@ PROGRAM = "multitables_benchmark.py"
 OTHERS = ("corpus", "published", "scale", "tests")
 CACHE = Path.home() / ".cache" / "multitables"
 #: What stands in braces in `KEPT`: environments that the program and ``tools/hdf5_build`` make. Of
-#: the interpreters for MPI, S3 and the newest HDF5 the program itself knows by its variables. The
-#: old release reads with Python 3.10 and 3.11 only: there, make its environment before.
+#: the interpreters for MPI, S3 and the newest HDF5 the program itself knows by its variables.
 PLACES = {
     "old": CACHE / "old_release_2.0.1",
     "vfd": next(iter(sorted((CACHE / "direct_vfd").glob("python3.*[0-9]"))), CACHE / "direct_vfd"),

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -118,13 +119,24 @@ def test_h5py_without_the_filter(tiny: Source, monkeypatch: pytest.MonkeyPatch) 
 def test_an_old_release_that_cannot_be_installed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def no_network(command: list[str], **_options: Any) -> Any:
-        return subprocess.CompletedProcess(command, 1, "", "no network")
+    def no_network(command: Sequence[str], **_options: Any) -> Any:
+        failed = "pip" in command
+        return subprocess.CompletedProcess(command, failed, "", "no network" * failed)
 
-    monkeypatch.setattr("venv.create", lambda *_a, **_k: None)
     monkeypatch.setattr("subprocess.run", no_network)
     with pytest.raises(NotMeasuredError, match="no network"):
         old_release.interpreter(str(tmp_path / "old"))
+
+
+def test_an_old_release_of_a_later_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(old_release, "SUITABLE", "raise SystemExit(1)")
+    with pytest.raises(NotMeasuredError, match=r"Python 3.10 and 3.11 only; put python3.11 in"):
+        old_release.interpreter(str(tmp_path / "old"))
+    assert not (tmp_path / "old").exists()
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "python").symlink_to(sys.executable)
+    with pytest.raises(NotMeasuredError, match=r"is not 3.10 or 3.11.*name another one"):
+        old_release.interpreter(str(tmp_path))
 
 
 @pytest.mark.parametrize(

@@ -8,16 +8,18 @@ Law
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import sys
-import venv
 
 from _multitables.benchmark.contract import NotMeasuredError
 
 VERSION = "2.0.1"
 # the last releases it works with: it uses names that NumPy 2 and wrapt 1.15 took away
 REQUIREMENTS = (f"multitables=={VERSION}", "numpy<2", "tables<3.11", "wrapt<1.15")
+# with a later Python it can be installed, and fails while it reads: its wrapt knows no later one
+SUITABLE = "import sys; sys.exit(not (3, 10) <= sys.version_info[:2] <= (3, 11))"
 
 
 def default_directory() -> str:
@@ -35,25 +37,49 @@ def interpreter(directory: str) -> str:
     """
     python = os.path.join(os.path.abspath(directory), "bin", "python")
     if not os.path.exists(python):
-        try:
-            venv.create(directory, with_pip=True)
-        except (OSError, subprocess.CalledProcessError) as error:
-            raise NotMeasuredError(f"no environment could be made in {directory!r}: {error}") from (
-                error
-            )
-    if not _works(python):
-        install = [python, "-m", "pip", "install", "--quiet", *REQUIREMENTS]
-        done = subprocess.run(install, capture_output=True, text=True, check=False)
-        if done.returncode or not _works(python):
-            lines = (done.stderr or done.stdout).strip().splitlines() or ["no message"]
+        done = _run(_suitable_python(), "-m", "venv", directory)
+        if done.returncode:
             raise NotMeasuredError(
-                f"multitables {VERSION} could not be installed in {directory!r} with Python "
-                f"{sys.version_info.major}.{sys.version_info.minor}: {lines[-1]}"
+                f"no environment could be made in {directory!r}: {_last_line(done)}"
+            )
+    if _run(python, "-c", SUITABLE).returncode:
+        raise NotMeasuredError(
+            f"the Python of {directory!r} is not 3.10 or 3.11, with which multitables {VERSION} "
+            "reads; remove the directory, or name another one"
+        )
+    if not _works(python):
+        done = _run(python, "-m", "pip", "install", "--quiet", *REQUIREMENTS)
+        if done.returncode or not _works(python):
+            raise NotMeasuredError(
+                f"multitables {VERSION} could not be installed in {directory!r}: {_last_line(done)}"
             )
     return python
 
 
+def _suitable_python() -> str:
+    """This Python, or one in PATH, which the old release reads with.
+
+    Raises
+    ------
+    NotMeasuredError
+    """
+    for python in (sys.executable, "python3.11", "python3.10"):
+        with contextlib.suppress(OSError):  # not in PATH
+            if not _run(python, "-c", SUITABLE).returncode:
+                return python
+    raise NotMeasuredError(
+        f"multitables {VERSION} reads with Python 3.10 and 3.11 only; put python3.11 in PATH"
+    )
+
+
+def _run(*command: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def _last_line(done: subprocess.CompletedProcess[str]) -> str:
+    return ((done.stderr or done.stdout).strip().splitlines() or ["no message"])[-1]
+
+
 def _works(python: str) -> bool:
     check = "import importlib.metadata as m, multitables; print(m.version('multitables'))"
-    done = subprocess.run([python, "-I", "-c", check], capture_output=True, text=True, check=False)
-    return done.stdout.strip() == VERSION
+    return _run(python, "-I", "-c", check).stdout.strip() == VERSION
