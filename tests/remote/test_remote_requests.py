@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -176,6 +177,43 @@ def test_many_datasets(form: str, most: int, tmp_path: Path, remote: Remote) -> 
     for asked in (visited, collected):
         assert len(asked) < most
         assert sum(one.body_bytes for one in asked) < 1.1 * path.stat().st_size
+
+
+class Waits:
+    """How often a request comes while no other is under way: requests at a time are one wait."""
+
+    def __init__(self) -> None:
+        self.count, self._under_way, self._lock = 0, 0, threading.Lock()
+
+    def __call__(self, sent: Sent) -> int:
+        with self._lock:
+            self.count += self._under_way == 0
+            self._under_way += 1
+        time.sleep(0.02)
+        with self._lock:
+            self._under_way -= 1
+        return 0
+
+
+@pytest.mark.parametrize("form", ["old", "new"])
+def test_objects_far_apart_are_looked_at_together(form: str, tmp_path: Path) -> None:
+    """The waits are for levels of structures, and not for each group or dataset."""
+    path, n_groups = tmp_path / "far.h5", 30
+    with h5py.File(path, "w", **FORMS[form]) as file:
+        for number in range(10 * n_groups):
+            name, data = f"shots/{number // 10}/s{number % 10}", noise(1 << 14, seed=number)
+            file.create_dataset(name, data=data, chunks=(1 << 13,))
+    waits = Waits()
+    with plain_server(objects={"/far.h5": path.read_bytes()}, status=waits) as server:
+        url, options = f"{server.endpoint}/far.h5", {"looks_for_index": False}
+        with multitables.open(url, storage_options=options) as opened:
+            found: list[Any] = []
+            opened.visititems(lambda _, node: found.append(getattr(node, "shape", None)))
+            assert found.count((1 << 14,)) == 10 * n_groups
+        visited, waits.count = waits.count, 0
+        with Streamer(url, storage_options=options).get_collection("/shots/*/*") as items:
+            assert sum(len(items.names(key)) for key in items.keys) == 10 * n_groups
+        assert max(visited, waits.count) < 32
 
 
 def test_pages_come_whole(tmp_path: Path, remote: Remote) -> None:

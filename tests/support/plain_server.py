@@ -113,6 +113,8 @@ def plain_server(**settings: object) -> Iterator[PlainServer]:
             """Say nothing."""
 
     class Server(ThreadingHTTPServer):
+        request_queue_size = 128  # a client that finds the queue full tries again after a second
+
         def handle_error(self, *request: object) -> None:
             if not isinstance(sys.exc_info()[1], ConnectionError):  # a client that was killed
                 super().handle_error(*request)

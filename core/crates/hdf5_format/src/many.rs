@@ -2,13 +2,17 @@
 //!
 //! Law:
 //! 1. An answer does not depend on the other objects, nor on the number of threads.
-//! 2. Each page of the file is read once; where a store has it, what comes next is prefetched.
+//! 2. Each page of the file is read once.
+//! 3. Where a store has the file, objects are tried out together: what their answers lack is fetched at
+//!    once, until they lack nothing. So each level of a structure is one wait.
 
+use super::blocks::Ranges;
+use super::cursor::UNDEFINED;
 use super::error::Result;
-use super::file::{File, Found};
+use super::file::{File, Found, ObjectKind};
 use super::layout::{Layout, layout};
-use super::link::Link;
-use super::object_header::{ObjectHeader, message};
+use super::link::{Link, Target};
+use super::object_header::message;
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread::Builder;
 use std::time::Duration;
@@ -19,9 +23,18 @@ pub const NOWHERE: i64 = -1;
 pub const ELSEWHERE: i64 = -2;
 /// Objects that are worth a thread.
 const MIN_OBJECTS: usize = 256;
-/// Objects that are prefetched at a time, and about how many bytes are read at each.
-const PREFETCHED: usize = 256;
-const PREFETCHED_BYTES: u64 = 2 << 10;
+/// Objects that are tried out together, or more of them that lie within these bytes: what is fetched
+/// for them must be kept until they are read.
+const TRIED: usize = 256;
+const TRIED_BYTES: u64 = 32 << 20;
+/// Trials of an object, and what they fetch at most for all that are tried out together: half of what a
+/// source keeps. What lies deeper, or is more, is read by the one who asks.
+const TRIALS: usize = 8;
+const EXPECTED_BYTES: u64 = 64 << 20;
+/// Members of prefetched groups that are prefetched along.
+const MEMBERS: usize = 4096;
+/// About how much is read of the index of a dataset's chunks.
+const INDEX_BYTES: u64 = 2 << 10;
 
 /// What ends a long call early: its reads fail then.
 pub trait Interruption: Sync {
@@ -76,13 +89,15 @@ impl File {
         order.sort_by_key(|&number| offsets[number]);
         let answered = |part: &[usize]| -> Vec<(usize, T)> {
             let mut all = Vec::with_capacity(part.len());
-            for some in part.chunks(PREFETCHED) {
-                let wanted: Vec<u64> = some.iter().map(|&number| offsets[number]).collect();
-                self.prefetch(&wanted);
-                let answers = some
-                    .iter()
-                    .map(|&number| (number, question(number, offsets[number])));
-                all.extend(answers);
+            let mut left = part;
+            while let Some(&first) = left.first() {
+                let end = offsets[first].saturating_add(TRIED_BYTES);
+                let near = left.partition_point(|&number| offsets[number] < end);
+                let (some, others) = left.split_at(near.max(TRIED).min(left.len()));
+                let ask = |&number: &usize| (number, question(number, offsets[number]));
+                self.expect(some.to_vec(), |number| drop(ask(number)));
+                all.extend(some.iter().map(ask));
+                left = others;
             }
             all
         };
@@ -119,34 +134,79 @@ impl File {
         all.into_iter().map(|(_, answer)| answer).collect()
     }
 
-    /// Prefetch the objects at these offsets, with the indexes of their chunks.
+    /// Prefetch the objects at these offsets: with links and members of groups, and where chunks of
+    /// datasets are.
     pub fn prefetch(&self, offsets: &[u64]) {
         if !self.blocks.wants_prefetch() {
             return;
         }
-        let near = |offsets: &[u64]| {
-            let offsets = offsets.iter().copied();
-            self.blocks.prefetch(offsets, PREFETCHED_BYTES);
-        };
-        near(offsets);
-        let named = |&offset: &u64| self.named_by(offset).unwrap_or_default();
-        near(&offsets.iter().flat_map(named).collect::<Vec<_>>());
+        let look_at_all = |objects| self.expect(objects, |&offset| drop(self.look_at(offset)));
+        look_at_all(offsets.to_vec());
+        let mut members = Vec::new();
+        let find_members = || members.extend(offsets.iter().flat_map(|&one| self.members(one)));
+        drop(self.blocks.lacking(find_members));
+        members.truncate(MEMBERS);
+        look_at_all(members);
     }
 
-    /// Where the index of a dataset's chunks begins, or the tree and the heap of a group.
-    fn named_by(&self, offset: u64) -> Result<Vec<u64>> {
-        let header = ObjectHeader::read(&self.blocks, offset)?;
-        if let Some(message) = header.find(message::LAYOUT) {
-            return Ok(match layout(&mut self.blocks.cursor(&message.body))? {
-                Layout::Chunked(chunked) => vec![chunked.address],
-                _ => Vec::new(),
-            });
-        }
-        let Some(message) = header.find(message::SYMBOL_TABLE) else {
-            return Ok(Vec::new());
+    /// Where hard links of a group lead to; of anything else, nowhere.
+    fn members(&self, offset: u64) -> Vec<u64> {
+        let links = self.object(offset).and_then(|header| match header.kind() {
+            ObjectKind::Group => self.links(&header),
+            _ => Ok(Vec::new()),
+        });
+        let target = |link: Link| match link.target {
+            Target::Hard(offset) => Some(offset),
+            _ => None,
         };
-        let mut cursor = self.blocks.cursor(&message.body);
-        Ok(vec![cursor.offset()?, cursor.offset()?])
+        links
+            .unwrap_or_default()
+            .into_iter()
+            .filter_map(target)
+            .collect()
+    }
+
+    fn look_at(&self, offset: u64) -> Result<()> {
+        let header = self.object(offset)?;
+        if header.kind() == ObjectKind::Group {
+            return self.links(&header).map(drop);
+        }
+        let Some(message) = header.find(message::LAYOUT) else {
+            return Ok(());
+        };
+        match layout(&mut self.blocks.cursor(&message.body))? {
+            Layout::Chunked(chunked) if chunked.address != UNDEFINED => {
+                (self.blocks.block_within(chunked.address, INDEX_BYTES)).map(drop)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Try a question out on several objects, and fetch what it lacks, until it lacks nothing.
+    fn expect<O>(&self, mut objects: Vec<O>, question: impl Fn(&O)) {
+        if !self.blocks.wants_prefetch() {
+            return;
+        }
+        let (mut before, mut left) = (Ranges::new(), EXPECTED_BYTES);
+        for _ in 0..TRIALS {
+            let mut lacking = Ranges::new();
+            objects.retain(|object| {
+                let own = self.blocks.lacking(|| question(object));
+                lacking.extend_from_slice(&own);
+                !own.is_empty()
+            });
+            lacking.sort_unstable();
+            lacking.dedup();
+            let bytes = lacking
+                .iter()
+                .fold(0, |sum: u64, one| sum.saturating_add(one.1));
+            // What could not be fetched fails for the one who asks, with its error.
+            if lacking.is_empty() || lacking == before || bytes > left {
+                return;
+            }
+            self.blocks.fetch(&lacking);
+            (before, left) = (lacking, left - bytes);
+        }
     }
 }
 

@@ -22,6 +22,11 @@ pub trait ByteSource: Send + Sync {
         false
     }
 
+    /// It gives this range without a wait.
+    fn has(&self, _offset: u64, _len: u64) -> bool {
+        true
+    }
+
     /// Metadata of the file lie in pages of this length.
     fn has_pages(&self, _page_bytes: u64) {}
 }
@@ -57,6 +62,10 @@ impl<S: ByteSource + ?Sized> ByteSource for Arc<S> {
 
     fn wants_prefetch(&self) -> bool {
         (**self).wants_prefetch()
+    }
+
+    fn has(&self, offset: u64, len: u64) -> bool {
+        (**self).has(offset, len)
     }
 
     fn has_pages(&self, page_bytes: u64) {

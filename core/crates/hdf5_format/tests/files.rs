@@ -6,7 +6,11 @@
 
 use hdf5_format::file::{File, Found};
 use hdf5_format::layout::Layout;
+use hdf5_format::source::ByteSource;
+use std::io;
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 const ANSWERS: &str = include_str!("files.txt");
 
@@ -54,5 +58,48 @@ fn numbers(of: &[u64]) -> String {
     match of {
         [] => "-".to_owned(),
         _ => texts.join(","),
+    }
+}
+
+/// A store that fails to prefetch, and counts what it was asked for.
+struct Fails(Vec<u8>, AtomicUsize);
+
+impl ByteSource for Fails {
+    fn size(&self) -> u64 {
+        self.0.size()
+    }
+
+    fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        self.0.read(offset, out)
+    }
+
+    fn prefetch(&self, wanted: &mut dyn Iterator<Item = (u64, u64)>) {
+        assert!(wanted.count() > 0);
+        self.1.fetch_add(1, Relaxed);
+    }
+
+    fn wants_prefetch(&self) -> bool {
+        true
+    }
+
+    fn has(&self, _offset: u64, _len: u64) -> bool {
+        false
+    }
+}
+
+#[test]
+fn what_fails_to_be_prefetched_is_read() {
+    let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus/metadata");
+    for name in ["objects_earliest", "objects_latest"] {
+        let bytes = std::fs::read(corpus.join(name)).unwrap();
+        let near = File::open(Box::new(bytes.clone()), true).unwrap();
+        let far = Arc::new(Fails(bytes, AtomicUsize::new(0)));
+        let file = File::open(Box::new(far.clone()), true).unwrap();
+        let root = [file.root()];
+        far.1.store(0, Relaxed);
+        file.prefetch(&root);
+        assert!((1..=2).contains(&far.1.load(Relaxed)), "{name}"); // no third request that fails
+        let links = |file: &File| format!("{:?}", file.links_of(&root, &()).unwrap());
+        assert_eq!(links(&file), links(&near), "{name}");
     }
 }

@@ -5,7 +5,8 @@
 //!    request: where every byte is metadata, the kept bytes double with each block. Elsewhere a block is
 //!    short, at most a gap that is fetched along. Of a file with pages, it is whole
 //!    pages. An object of two requests at most is fetched as a whole.
-//! 2. `prefetch` prefetches ranges that will be read: all at once, neighbours together.
+//! 2. `prefetch` fetches ranges that will be read: all at once, neighbours together. One that a block
+//!    would bring is fetched as that block.
 //! 3. Blocks are bounded in bytes; the first to come is the first to go.
 //! 4. A thread that misses a range which another one fetches waits for it. A forked process starts again,
 //!    because the threads that it would wait for stayed in its parent.
@@ -191,8 +192,25 @@ impl ByteSource for RemoteMetadata {
         ranges.sort_unstable_by_key(|range| range.start);
         let mut state = self.lock();
         let runs = state.missing(&ranges, access);
-        if runs.len() < 2 || state.is_closed {
-            return; // one alone is as well fetched when it is read
+        if state.is_closed {
+            return;
+        }
+        if runs.is_empty() {
+            drop(state);
+            let missing = ranges
+                .iter()
+                .filter(|one| !self.has(one.start, one.end - one.start));
+            missing.for_each(|one| drop(self.block(one.start))); // on their way: it waits
+            return;
+        }
+        if let [one] = &runs[..] {
+            let used = self.blocks().used.load(Relaxed);
+            let block = state.next_block(one.start, size, access, used);
+            if one.end <= block.end {
+                drop(state);
+                drop(self.block(one.start)); // it brings more; if it fails, so does who reads there
+                return;
+            }
         }
         state.pending.extend_from_slice(&runs);
         drop(state);
@@ -216,6 +234,18 @@ impl ByteSource for RemoteMetadata {
     }
 
     fn wants_prefetch(&self) -> bool {
+        true
+    }
+
+    fn has(&self, offset: u64, len: u64) -> bool {
+        let (state, end) = (self.lock(), offset.saturating_add(len));
+        let mut at = offset;
+        while at < end {
+            match state.find(at) {
+                Some((begin, block)) => at = begin + block.len() as u64,
+                None => return state.is_closed, // where a read fails at once
+            }
+        }
         true
     }
 

@@ -157,7 +157,10 @@ fn metadata_are_right_wherever_they_are() {
                 let wanted: Vec<(u64, u64)> = wanted.collect();
                 source.prefetch(&mut wanted.into_iter());
             }
+            let (is_here, before) = (source.has(begin, len), object.requests.load(Relaxed));
             check(&source, begin, len as usize);
+            assert_eq!(is_here, object.requests.load(Relaxed) == before);
+            assert!(source.has(begin, len));
         }
         // No byte is fetched twice, except kept blocks inside a prefetched range.
         assert!(object.bytes.load(Relaxed) <= SIZE);
@@ -192,6 +195,24 @@ fn what_is_prefetched_is_asked_for_together() {
     assert!((2..=40).contains(&before));
     wanted.for_each(|(begin, len)| check(&source, begin, len as usize));
     assert_eq!(object.requests.load(Relaxed), before);
+}
+
+#[test]
+fn one_range_is_prefetched_as_its_block() {
+    let (object, source) = metadata("good");
+    source.prefetch(&mut std::iter::once((500_000, 100)));
+    assert!(source.has(500_000, 16 << 10));
+    assert_eq!(object.requests.load(Relaxed), 1);
+    let (object, source) = metadata("slow");
+    std::thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(|| {
+                source.prefetch(&mut std::iter::once((1000, 1000)));
+                assert!(source.has(1000, 1000));
+            });
+        }
+    });
+    assert_eq!(object.requests.load(Relaxed), 1);
 }
 
 #[test]
