@@ -33,6 +33,18 @@ def test_huge_pages_are_counted() -> None:
     assert environment.huge_pages("MemTotal:  1 kB\n") == (0, 0)
 
 
+def test_processors_of_one_name() -> None:
+    both = [
+        f"cpu family\t: {family}\nmodel\t\t: {n + 1}\nmodel name\t: AMD EPYC\nflags\t:\n\n"
+        for n, family in enumerate((25, 26))
+    ]
+    assert environment.processor(both[0]) == "AMD EPYC, family 25 model 1"
+    assert environment.processor(both[1]) == "AMD EPYC, family 26 model 2"
+    arm = "processor\t: 0\nFeatures\t: fp\n\nModel\t\t: Raspberry Pi 5\n"
+    assert environment.processor(arm) == "Raspberry Pi 5"
+    assert environment.processor("") == "unknown"
+
+
 def test_the_facts_are_all_there(tmp_path: Path) -> None:
     facts = environment.facts(str(tmp_path))
     assert all(facts.values())

@@ -78,6 +78,15 @@ def cores() -> str:
     return text
 
 
+def processor(cpuinfo: str) -> str:
+    """Its name, with family and model: virtual machines give several processors one name."""
+    found = dict(re.findall(r"^([^:\n]+?)\s*:[ \t]*(.*)$", cpuinfo, re.M))
+    name = found.get("model name") or found.get("Model") or UNKNOWN
+    if "cpu family" not in found:
+        return name
+    return f"{name}, family {found['cpu family']} model {found.get('model', UNKNOWN)}"
+
+
 def facts(filename: str, face: Any = None) -> dict[str, str]:
     """Everything that belongs to a number, by name.
 
@@ -88,13 +97,12 @@ def facts(filename: str, face: Any = None) -> dict[str, str]:
     face : module, optional
         The imported ``multitables``: its own word counts, another may be installed.
     """
-    processor = re.search(r"^(?:model name|Model)\s*:\s*(.*)$", _read("/proc/cpuinfo"), re.M)
     memory = re.search(r"^MemTotal:\s*(\d+)", _read("/proc/meminfo"), re.M)
     versions = {"multitables": getattr(face, "__version__", UNKNOWN)}
     versions |= {name: version_of(name) for name in ("numpy", "h5py", "tables", "hdf5plugin")}
     device = devices.describe(filename)
     found = {
-        "machine": f"{processor[1] if processor else UNKNOWN} ({platform.machine()})",
+        "machine": f"{processor(_read('/proc/cpuinfo'))} ({platform.machine()})",
         "cores": cores(),
         "memory": f"{int(memory[1]) / 2**20:.1f} GiB" if memory else UNKNOWN,
         "device": str(device),
