@@ -31,8 +31,8 @@ const TRIED_BYTES: u64 = 32 << 20;
 /// source keeps. What lies deeper, or is more, is read by the one who asks.
 const TRIALS: usize = 8;
 const EXPECTED_BYTES: u64 = 64 << 20;
-/// Members of prefetched groups that are prefetched along.
-const MEMBERS: usize = 4096;
+/// Objects that are prefetched along, because a prefetched group links to them.
+const MAX_TARGETS: usize = 4096;
 /// About how much is read of the index of a dataset's chunks.
 const INDEX_BYTES: u64 = 2 << 10;
 
@@ -134,7 +134,7 @@ impl File {
         all.into_iter().map(|(_, answer)| answer).collect()
     }
 
-    /// Prefetch the objects at these offsets: with links and members of groups, and where chunks of
+    /// Prefetch the objects at these offsets: with links of groups and their targets, and where chunks of
     /// datasets are.
     pub fn prefetch(&self, offsets: &[u64]) {
         if !self.blocks.wants_prefetch() {
@@ -142,15 +142,15 @@ impl File {
         }
         let look_at_all = |objects| self.expect(objects, |&offset| drop(self.look_at(offset)));
         look_at_all(offsets.to_vec());
-        let mut members = Vec::new();
-        let find_members = || members.extend(offsets.iter().flat_map(|&one| self.members(one)));
-        drop(self.blocks.lacking(find_members));
-        members.truncate(MEMBERS);
-        look_at_all(members);
+        let mut targets = Vec::new();
+        let find_targets = || targets.extend(offsets.iter().flat_map(|&one| self.targets(one)));
+        drop(self.blocks.lacking(find_targets));
+        targets.truncate(MAX_TARGETS);
+        look_at_all(targets);
     }
 
     /// Where hard links of a group lead to; of anything else, nowhere.
-    fn members(&self, offset: u64) -> Vec<u64> {
+    fn targets(&self, offset: u64) -> Vec<u64> {
         let links = self.object(offset).and_then(|header| match header.kind() {
             ObjectKind::Group => self.links(&header),
             _ => Ok(Vec::new()),
