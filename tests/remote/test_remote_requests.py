@@ -189,7 +189,7 @@ class Waits:
         with self._lock:
             self.count += self._under_way == 0
             self._under_way += 1
-        time.sleep(0.02)
+        time.sleep(0.05)  # longer than it takes to send requests at a time
         with self._lock:
             self._under_way -= 1
         return 0
@@ -198,7 +198,7 @@ class Waits:
 @pytest.mark.parametrize("form", ["old", "new"])
 def test_objects_far_apart_are_looked_at_together(form: str, tmp_path: Path) -> None:
     """The waits are for levels of structures, and not for each group or dataset."""
-    path, n_groups = tmp_path / "far.h5", 30
+    path, n_groups = tmp_path / "far.h5", 60
     with h5py.File(path, "w", **FORMS[form]) as file:
         for number in range(10 * n_groups):
             name, data = f"shots/{number // 10}/s{number % 10}", noise(1 << 14, seed=number)
@@ -213,7 +213,7 @@ def test_objects_far_apart_are_looked_at_together(form: str, tmp_path: Path) -> 
         visited, waits.count = waits.count, 0
         with Streamer(url, storage_options=options).get_collection("/shots/*/*") as items:
             assert sum(len(items.names(key)) for key in items.keys) == 10 * n_groups
-        assert max(visited, waits.count) < 32
+        assert max(visited, waits.count) < 35
 
 
 def test_pages_come_whole(tmp_path: Path, remote: Remote) -> None:
