@@ -23,11 +23,11 @@ const PAGE_BYTES: u64 = 16 << 10;
 pub type Ranges = Vec<(u64, u64)>;
 
 thread_local! {
-    /// What the trial of this thread lacks. None: there is no trial.
+    /// The ranges that the trial of this thread lacks; `None` outside a trial.
     static LACKING: RefCell<Option<Ranges>> = const { RefCell::new(None) };
 }
 
-/// A trial ends with it, also by a panic.
+/// Ends the trial when it is dropped, also by a panic.
 struct Trial;
 
 impl Drop for Trial {
@@ -114,25 +114,31 @@ impl Blocks {
 
     /// Fetch ranges before they are read, or note in a trial which of them the source lacks.
     pub fn fetch(&self, ranges: &[(u64, u64)]) {
-        let noted = LACKING.with_borrow_mut(|lacking| {
-            let is_trial = lacking.is_some();
-            let lacked = ranges.iter().filter(|(begin, len)| {
-                let end = begin.saturating_add(*len).min(self.file_size());
-                *begin < end && is_trial && !self.source.has(*begin, end - begin)
-            });
-            lacking
-                .iter_mut()
-                .for_each(|all| all.extend(lacked.clone()));
-            is_trial
+        let is_noted = LACKING.with_borrow_mut(|lacking| match lacking {
+            Some(all) => {
+                all.extend(
+                    ranges
+                        .iter()
+                        .filter(|&&(begin, len)| self.lacks(begin, len)),
+                );
+                true
+            }
+            None => false,
         });
-        if !noted {
+        if !is_noted {
             self.source.prefetch(&mut ranges.iter().copied());
         }
     }
 
+    /// The source has to wait for a part of this range that lies in the file.
+    fn lacks(&self, begin: u64, len: u64) -> bool {
+        let end = begin.saturating_add(len).min(self.file_size());
+        begin < end && !self.source.has(begin, end - begin)
+    }
+
     /// Try out a question without a wait; returns the ranges that the source lacks for it.
     ///
-    /// Reads of these fail, so the answer is good only if there are none.
+    /// Reads of these fail, so an answer is good if it lacks nothing.
     pub fn lacking(&self, question: impl FnOnce()) -> Ranges {
         let _ends = Trial;
         LACKING.set(Some(Vec::new()));
@@ -162,7 +168,7 @@ impl Blocks {
 
     fn read(&self, address: u64, out: &mut [u8]) -> io::Result<()> {
         LACKING.with_borrow_mut(|lacking| match lacking {
-            Some(all) if !self.source.has(address, out.len() as u64) => {
+            Some(all) if self.lacks(address, out.len() as u64) => {
                 all.push((address, out.len() as u64));
                 Err(io::Error::from(io::ErrorKind::WouldBlock))
             }

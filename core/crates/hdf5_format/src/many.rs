@@ -28,7 +28,7 @@ const MIN_OBJECTS: usize = 256;
 const TRIED: usize = 256;
 const TRIED_BYTES: u64 = 32 << 20;
 /// Trials of an object, and what they fetch at most for all that are tried out together: half of what a
-/// source keeps. What lies deeper, or is more, is read by the one who asks.
+/// source keeps. The question itself reads the rest.
 const TRIALS: usize = 8;
 const EXPECTED_BYTES: u64 = 64 << 20;
 /// Objects that are prefetched along, because a prefetched group links to them.
@@ -95,7 +95,7 @@ impl File {
                 let near = left.partition_point(|&number| offsets[number] < end);
                 let (some, others) = left.split_at(near.max(TRIED).min(left.len()));
                 let ask = |&number: &usize| (number, question(number, offsets[number]));
-                self.expect(some.to_vec(), |number| drop(ask(number)));
+                self.expect(some, |number| drop(ask(number)));
                 all.extend(some.iter().map(ask));
                 left = others;
             }
@@ -140,16 +140,18 @@ impl File {
         if !self.blocks.wants_prefetch() {
             return;
         }
-        let look_at_all = |objects| self.expect(objects, |&offset| drop(self.look_at(offset)));
-        look_at_all(offsets.to_vec());
+        let look_at_all = |objects: &[u64]| {
+            self.expect(objects, |&offset| drop(self.look_at(offset)));
+        };
+        look_at_all(offsets);
         let mut targets = Vec::new();
         let find_targets = || targets.extend(offsets.iter().flat_map(|&one| self.targets(one)));
         drop(self.blocks.lacking(find_targets));
         targets.truncate(MAX_TARGETS);
-        look_at_all(targets);
+        look_at_all(&targets);
     }
 
-    /// Where hard links of a group lead to; of anything else, nowhere.
+    /// The objects that hard links of a group lead to. Other objects have no links.
     fn targets(&self, offset: u64) -> Vec<u64> {
         let links = self.object(offset).and_then(|header| match header.kind() {
             ObjectKind::Group => self.links(&header),
@@ -166,6 +168,7 @@ impl File {
             .collect()
     }
 
+    /// Read the parts of an object that a walk reads.
     fn look_at(&self, offset: u64) -> Result<()> {
         let header = self.object(offset)?;
         if header.kind() == ObjectKind::Group {
@@ -183,10 +186,11 @@ impl File {
     }
 
     /// Try a question out on several objects, and fetch what it lacks, until it lacks nothing.
-    fn expect<O>(&self, mut objects: Vec<O>, question: impl Fn(&O)) {
+    fn expect<O: Copy>(&self, objects: &[O], question: impl Fn(&O)) {
         if !self.blocks.wants_prefetch() {
             return;
         }
+        let mut objects = objects.to_vec();
         let (mut before, mut left) = (Ranges::new(), EXPECTED_BYTES);
         for _ in 0..TRIALS {
             let mut lacking = Ranges::new();
@@ -200,7 +204,7 @@ impl File {
             let bytes = lacking
                 .iter()
                 .fold(0, |sum: u64, one| sum.saturating_add(one.1));
-            // What could not be fetched fails for the one who asks, with its error.
+            // The question itself fails where ranges could not be fetched, with the error of its read.
             if lacking.is_empty() || lacking == before || bytes > left {
                 return;
             }

@@ -192,15 +192,7 @@ impl ByteSource for RemoteMetadata {
         ranges.sort_unstable_by_key(|range| range.start);
         let mut state = self.lock();
         let runs = state.missing(&ranges, access);
-        if state.is_closed {
-            return;
-        }
-        if runs.is_empty() {
-            drop(state);
-            let missing = ranges
-                .iter()
-                .filter(|one| !self.has(one.start, one.end - one.start));
-            missing.for_each(|one| drop(self.block(one.start))); // on their way: it waits
+        if runs.is_empty() || state.is_closed {
             return;
         }
         if let [one] = &runs[..] {
@@ -208,7 +200,7 @@ impl ByteSource for RemoteMetadata {
             let block = state.next_block(one.start, size, access, used);
             if one.end <= block.end {
                 drop(state);
-                drop(self.block(one.start)); // it brings more; if it fails, so does who reads there
+                drop(self.block(one.start)); // a failure comes again when the range is read
                 return;
             }
         }
