@@ -352,7 +352,7 @@ def own_bytes(pid: int) -> int:
 def test_readers_do_not_grow_from_epoch_to_epoch(
     numbered: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # After a test that named an object of a store, readers load its client meanwhile.
+    # Readers load the client of stores, in a thread, once the process has named an object of one.
     monkeypatch.setattr(client, "is_expected", False)
     streamer = multitables.Streamer(numbered)
     with streamer.get_batches("/rows", 64, shuffle="full", epochs=None, n_procs=2) as batches:

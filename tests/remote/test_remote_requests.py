@@ -180,7 +180,7 @@ def test_many_datasets(form: str, most: int, tmp_path: Path, remote: Remote) -> 
 
 
 class Waits:
-    """How often a request comes while no other is under way: requests at a time are one wait."""
+    """Counts requests that come while no other is under way: requests at a time are one wait."""
 
     def __init__(self) -> None:
         self.count, self._under_way, self._lock = 0, 0, threading.Lock()
@@ -197,7 +197,7 @@ class Waits:
 
 @pytest.mark.parametrize("form", ["old", "new"])
 def test_objects_far_apart_are_looked_at_together(form: str, tmp_path: Path) -> None:
-    """The waits are for levels of structures, and not for each group or dataset."""
+    """Each level of the structures is a few waits, and no group or dataset has its own."""
     path, n_groups = tmp_path / "far.h5", 60
     with h5py.File(path, "w", **FORMS[form]) as file:
         for number in range(10 * n_groups):
