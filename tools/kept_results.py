@@ -41,15 +41,15 @@ PLACES = {
 }
 DISK = ["tests/support/simulated_disk.py"]
 NOISE = "--complib blosc --complib zlib --complevel 0,3"
-PEERS = f"--size 0.5 --processes 1,2 {NOISE} --peers --with-old-release {{old}} --driver buffered"
+PEERS = f"--size 0.5 {NOISE} --peers --with-old-release {{old}} --driver buffered --cycles 3"
 SIMULATED = (
     "--size 0.3 --directory {mount} --rotational --processes 1,2,4,6 --complevel 0 --cycles 2 "
     "--access queue --driver direct,buffered,hdf5-direct --direct_vfd {vfd}"
 )
 KEPT = {
-    "peers_warm": f"sweep {PEERS} --H5FD_DIRECT_OFF --cycles 3",
-    "peers": f"sweep {PEERS} --cycles 3",
-    "virtual_disk": "sweep --size 0.5 --processes 1,2,4,6 --driver direct,hdf5-direct "
+    "peers_warm": f"sweep {PEERS} --processes 1,2 --H5FD_DIRECT_OFF",
+    "peers": f"sweep {PEERS} --processes 2",
+    "virtual_disk": "sweep --size 0.5 --processes 1,2,4 --driver direct,hdf5-direct --cycles 3 "
     "--direct_vfd {vfd}",
     "compressible_data": "sweep --size 0.5 --data real --complib blosc --complib zlib "
     "--complevel 3 --access queue,batches --processes 1,2,4 --cycles 3",
@@ -57,15 +57,15 @@ KEPT = {
     "--limit_mb_per_s 200 --limit_mb_per_s 500",
     "simulated_hdd_bfq": f"disk --scheduler bfq: sweep {SIMULATED}",
     "simulated_hdd_mq_deadline": f"disk --scheduler mq-deadline: sweep {SIMULATED}",
-    "random": "random --rows 500000 --rounds 3 --old_env {old} --dataset earray-lz4 "
+    "random": "random --rows 500000 --rounds 3 --seconds 1 --old_env {old} --dataset earray-lz4 "
     "--dataset earray-zlib",
-    "batches": "batches --rows 500000 --rounds 3 --dataset none-512k --dataset lz4-64k "
-    "--dataset zlib-64k",
-    "index": "index --rounds 3 --n_datasets 50000 --n_chunks 500000",
-    "small": "small --rounds 5",
+    "batches": "batches --rows 500000 --rounds 3 --seconds 1 --dataset none-512k "
+    "--dataset lz4-64k --dataset zlib-64k",
+    "index": "index --rounds 3 --n_datasets 20000 --n_chunks 200000 --rows 200000 --seconds 1",
+    "small": "small --rounds 3",
     "files": "files --rounds 3",
-    "remote": "remote --rounds 3 --scale 0.5",
-    "studies/loaders": "loaders --rounds 3 --megabytes 128 --seconds 1.5",
+    "remote": "remote --rounds 3 --scale 0.4",
+    "studies/loaders": "loaders --rounds 3 --megabytes 128 --seconds 1",
     "studies/iotest": "iotest --rounds 7",
     "studies/iotest_combinations": "iotest combinations 2 1 --run --scale 0.1",
     "studies/shots": "shots --scale 0.02 --processes 1,2,4 --page_buffer 0,264e6 --rounds 1 "

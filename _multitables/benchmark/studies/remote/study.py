@@ -56,8 +56,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=positive(float),
         default=1,
         metavar="X",
-        help=f"files this many times as large: {SIZE_BYTES >> 20} MiB decoded a dataset, and "
-        f"{N_SHOTS} shots (default 1)",
+        help=f"files this many times as large: {SIZE_BYTES >> 20} MiB decoded a dataset, "
+        f"{N_SHOTS} shots, and {N_DATASETS} small datasets (default 1)",
     )
     add_processes(parser, "processes of every contender that can have several")
     add_store(parser, "it is not measured")
@@ -79,7 +79,7 @@ def run(arguments: argparse.Namespace) -> int:
     sizes = {
         "shots": max(2, round(N_SHOTS * arguments.scale)),
         "signals": N_SIGNALS,
-        "datasets": N_DATASETS,
+        "datasets": max(2, round(N_DATASETS * arguments.scale)),
         "batches": N_BATCHES,
         "times": LARGER,
     }
