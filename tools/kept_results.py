@@ -43,17 +43,18 @@ DISK = ["tests/support/simulated_disk.py"]
 NOISE = "--complib blosc --complib zlib --complevel 0,3"
 PEERS = f"--size 0.5 {NOISE} --peers --with-old-release {{old}} --driver buffered --cycles 3"
 SIMULATED = (
-    "--size 0.3 --directory {mount} --rotational --processes 1,2,4,6 --complevel 0 --cycles 2 "
+    "--size 0.3 --directory {mount} --rotational --processes 1,2,6 --complevel 0 --cycles 2 "
     "--access queue --driver direct,buffered,hdf5-direct --direct_vfd {vfd}"
 )
+CHUNKS = "--exponents 12 --dense_exponents 6"
 KEPT = {
     "peers_warm": f"sweep {PEERS} --processes 1,2 --H5FD_DIRECT_OFF",
     "peers": f"sweep {PEERS} --processes 2",
     "virtual_disk": "sweep --size 0.5 --processes 1,2,4 --driver direct,hdf5-direct --cycles 3 "
     "--direct_vfd {vfd}",
     "compressible_data": "sweep --size 0.5 --data real --complib blosc --complib zlib "
-    "--complevel 3 --access queue,batches --processes 1,2,4 --cycles 3",
-    "slower_devices": f"sweep --size 0.25 {NOISE} --access queue --processes 1,2,4 --cycles 2 "
+    "--complevel 3 --access queue,batches --processes 1,2 --cycles 3",
+    "slower_devices": f"sweep --size 0.25 {NOISE} --access queue --processes 1,2 --cycles 2 "
     "--limit_mb_per_s 200 --limit_mb_per_s 500",
     "simulated_hdd_bfq": f"disk --scheduler bfq: sweep {SIMULATED}",
     "simulated_hdd_mq_deadline": f"disk --scheduler mq-deadline: sweep {SIMULATED}",
@@ -71,9 +72,12 @@ KEPT = {
     "studies/shots": "shots --scale 0.02 --processes 1,2,4 --page_buffer 0,264e6 --rounds 1 "
     "--gather",
     "studies/columns": "columns --scale 0.25 --ranks 1,2,4",
-    "studies/versions": "versions --versions 50,100,500 --exponents 12 --dense_exponents 6; "
-    "versions --as-described --versions 50 --exponents 12 --dense_exponents 6; "
-    "versions --test large_fraction_constant_sparse --part read --versions 5000 --exponents 12",
+    "studies/versions": f"versions --versions 500 {CHUNKS} --which all,latest; "
+    "versions --test large_fraction_changes_sparse,mostly_appends_dense --versions 50 "
+    f"{CHUNKS} --which all,latest; "
+    f"versions --as-described --part write --versions 50 {CHUNKS}; "
+    "versions --test large_fraction_constant_sparse --part read --versions 5000 --exponents 12 "
+    "--which all,latest",
 }
 
 
