@@ -66,7 +66,7 @@ KEPT = {
     "small": "small --rounds 3",
     "files": "files --rounds 3",
     "remote": "remote --rounds 3 --scale 0.4",
-    "studies/loaders": "loaders --rounds 3 --megabytes 128 --seconds 1",
+    "studies/loaders": "loaders --rounds 3 --megabytes 128 --seconds 1.5",
     "studies/iotest": "iotest --rounds 7",
     "studies/iotest_combinations": "iotest combinations 2 1 --run --scale 0.1",
     "studies/shots": "shots --scale 0.02 --processes 1,2,4 --page_buffer 0,264e6 --rounds 1 "
