@@ -77,7 +77,7 @@ KEPT = {
     f"{CHUNKS} --which all,latest; "
     f"versions --as-described --part write --versions 50 {CHUNKS}; "
     "versions --test large_fraction_constant_sparse --part read --versions 5000 --exponents 12 "
-    "--which all --rounds 1",
+    "--which all",
 }
 
 

@@ -25,25 +25,38 @@ if not TOOL.exists():
 
 
 @pytest.fixture
-def tool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    """The tool, which finds results in the test's own directory."""
+def checkout() -> ModuleType:
+    """The tool, which finds the results of this checkout."""
     spec = importlib.util.spec_from_file_location("kept_results", TOOL)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    monkeypatch.setattr(module, "RESULTS", tmp_path)
     return module
+
+
+@pytest.fixture
+def tool(checkout: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """The tool, which finds results in the test's own directory."""
+    monkeypatch.setattr(checkout, "RESULTS", tmp_path)
+    return checkout
+
+
+def test_the_kept_results_are_of_one_state_and_machine(checkout: ModuleType) -> None:
+    assert checkout.faults() == []
 
 
 def test_the_program_takes_every_command(tool: ModuleType) -> None:
     for folder in tool.KEPT:
+        settings = set()
         for number, run in enumerate(tool.runs_of(folder)):
             command = tool.command_of(run, "output", number > 0)
             words = command[command.index("multitables_benchmark.py") + 1 :]
             arguments = multitables_benchmark.parser_of(words[0]).parse_args(words[1:])
             assert arguments.output == "output"
             assert arguments.resume == (number > 0)
+            settings.add((vars(arguments).get("rounds"), str(vars(arguments).get("processes"))))
+        assert len(settings) == 1, "a run goes on only with rows of the same settings"
 
 
 def test_a_simulated_disk_is_put_before_the_program(tool: ModuleType) -> None:
