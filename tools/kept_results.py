@@ -62,7 +62,7 @@ KEPT = {
     "--dataset earray-zlib",
     "batches": "batches --rows 500000 --rounds 3 --seconds 1 --dataset none-512k "
     "--dataset lz4-64k --dataset zlib-64k",
-    "index": "index --rounds 3 --n_datasets 20000 --n_chunks 200000 --rows 200000 --seconds 1",
+    "index": "index --rounds 3 --n_datasets 20000 --n_chunks 200000 --seconds 1",
     "small": "small --rounds 3",
     "files": "files --rounds 3",
     "remote": "remote --rounds 3 --scale 0.4",
