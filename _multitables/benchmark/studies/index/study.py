@@ -25,8 +25,8 @@ __all__ = ["SUMMARY", "add_arguments", "run", "views"]
 SUMMARY = "structure and handle: all datasets and chunks, small datasets, multitables.open"
 SMOKE = {"rows": 4000, "n_datasets": 200, "n_chunks": 400, "rounds": 1, "seconds": 0.05}
 SMOKE_DATASETS = ("earliest", "extensible-array", "zlib")
-#: Of less, starting and opening take too large a part.
-MIN_SIZES = {"rows": 200_000, "n_datasets": 20_000, "n_chunks": 200_000}
+#: Of less, starting and opening take too large a part, and rows fit into the cache of an open file.
+MIN_SIZES = {"rows": 500_000, "n_datasets": 20_000, "n_chunks": 200_000}
 N_READ = 1000
 PEERS = ("h5py", "pyfive", "hidefix")
 #: Further columns of the rows -> their heads.

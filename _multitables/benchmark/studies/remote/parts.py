@@ -164,7 +164,7 @@ def opening(setting: Setting, remote: Remote) -> Iterator[Case]:
             made = ManyDatasets(f"remote_many_{version}_{n}_{times}", n, version, times)
             size = f" {times} times as large" if times > 1 else ""
             title = f"{n} datasets{size}, format {version}, all known"
-            # one round of a large file, of which HDF5's own driver asks for minutes
+            # one round of a large file, since HDF5's own driver takes minutes to list it
             rounds = 1 if times > 1 else None
             yield case("opening", title, _opening, setting, remote, made, unit="s", rounds=rounds)
 
