@@ -50,6 +50,7 @@ CHUNKS = "--exponents 12 --dense_exponents 6"
 KEPT = {
     "peers_warm": f"sweep {PEERS} --processes 1,2 --H5FD_DIRECT_OFF",
     "peers": f"sweep {PEERS} --processes 2",
+    "targets": "targets --rounds 3 --processes 1,2 --old_env {old}",
     "virtual_disk": "sweep --size 0.5 --processes 1,2,4 --driver direct,hdf5-direct --cycles 3 "
     "--direct_vfd {vfd}",
     "compressible_data": "sweep --size 0.5 --data real --complib blosc --complib zlib "
