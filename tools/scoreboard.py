@@ -324,11 +324,10 @@ def of_studies() -> Iterator[str]:
     scores: list[Score] = [score(one, DOCS / "results") for one in STUDY_LINES]
     header = ["study", "published", "its method here", "multitables", "times as fast", "slower in"]
     yield table(header, [22, 22, 16, 16, 12, 12], [one.cells() for one in scores])
-    yield heading("Settings in which this library is slower", "-")
-    cells = [list(loss) for one in scores for loss in one.losses()]
-    yield table(
-        ["study", "setting", "its method", "multitables", "times"], [20, 44, 14, 14, 8], cells
-    )
+    if cells := [list(loss) for one in scores for loss in one.losses()]:
+        yield heading("Settings in which this library is slower", "-")
+        header = ["study", "setting", "its method", "multitables", "times"]
+        yield table(header, [20, 44, 14, 14, 8], cells)
     machines = dict.fromkeys(machine for one in scores for machine in one.machines)
     yield f"Measured on {'; '.join(machines)}.\n"
 
