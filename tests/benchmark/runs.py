@@ -30,9 +30,8 @@ TINY = Workload("tiny", rows=300, columns=64, complevel=3)
 
 
 def left_behind(directory: Path) -> list[str]:
-    """Everything in `directory` but results, and compiled code, which goes with the process."""
-    names = {path.name for path in directory.iterdir()} - {"results"}
-    return sorted(one for one in names if not one.startswith("multitables_bytecode_"))
+    """Everything in `directory` but the results."""
+    return sorted(path.name for path in directory.iterdir() if path.name != "results")
 
 
 def rows_of(name: str) -> list[dict[str, str]]:

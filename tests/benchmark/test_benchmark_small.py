@@ -24,7 +24,6 @@ from _multitables.benchmark.contenders.small_contenders import OPEN, PEER, QUEUE
 from _multitables.benchmark.contract import Measurement, Sample, WrongDataError
 from _multitables.benchmark.data import structures
 from _multitables.benchmark.data.structures import EqualDatasets
-from _multitables.benchmark.harness.child import child_environment, module_directory
 from _multitables.benchmark.loops import remote_loop, small_loop
 from _multitables.benchmark.studies.small import parts
 
@@ -93,15 +92,15 @@ def test_an_object_as_a_whole(recipe: str, tmp_path: Path) -> None:
         assert 0 < answers["time"]["counts"]["first_seconds"] <= answers["time"]["seconds"]
 
 
-def test_fresh_processes_read_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
-    bytecode = child_environment(module_directory())["PYTHONPYCACHEPREFIX"]
-    everybody = small_contenders.processes(written(GZIP, tmp_path), GZIP.paths()[0])
+def test_fresh_processes_read_the_same(tmp_path: Path) -> None:
+    bytecode = tmp_path / "bytecode"
+    place = written(GZIP, tmp_path), GZIP.paths()[0]
+    everybody = small_contenders.processes(*place, str(bytecode))
     digests = [one.check() for one in everybody]
     assert digests[0] == digests[1]
     assert digests[0] is not None
     assert digests[0]["rows"] == 300
-    assert [*Path(bytecode).rglob("multitables.*.pyc")]
+    assert [*bytecode.rglob("multitables.*.pyc")]
 
 
 def test_what_a_figure_is_made_of() -> None:

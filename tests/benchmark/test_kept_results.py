@@ -68,6 +68,26 @@ def test_a_simulated_disk_is_put_before_the_program(tool: ModuleType) -> None:
     assert "--directory '{mount}'" in text
 
 
+def test_the_checkout_is_compiled_before_anything_is_measured(
+    tool: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    order: list[str] = []
+
+    def measure(folder: str) -> int:
+        order.append(folder)
+        return 0
+
+    def compile_dir(directory: Path, **_options: int) -> None:
+        order.append(directory.name)
+
+    monkeypatch.setattr(tool, "sources_of", lambda _root: "abc")
+    monkeypatch.setattr(tool.compileall, "compile_dir", compile_dir)
+    monkeypatch.setattr(tool, "measure", measure)
+    monkeypatch.setattr(sys, "argv", ["kept_results.py", "peers", "small"])
+    assert tool.main() == 0
+    assert order == ["_multitables", "peers", "small"]
+
+
 def test_kept_results_name_no_place_of_one_machine() -> None:
     for path in (TOOL.parents[1] / "docs" / "results").rglob("*.*"):
         text = path.read_text(encoding="utf-8")

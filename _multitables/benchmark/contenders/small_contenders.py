@@ -128,12 +128,12 @@ def virtual(made: str, plain: str, path: str, n_procs: int) -> list[Contender]:
 # ---- fresh processes
 
 
-def imports() -> list[Contender]:
-    """The import, NumPy being there, of what is compiled."""
+def imports(bytecode: str) -> list[Contender]:
+    """The import, NumPy being there, of what was compiled into a folder before."""
 
     def once(library: str) -> Sample:
         request = {"verb": "import", "library": library, "before": ["numpy"]}
-        return Sample(1000 * float(startup.probe(request)["seconds"]))
+        return Sample(1000 * float(startup.probe(request, bytecode=bytecode)["seconds"]))
 
     def compiled(library: str) -> None:
         once(library)
@@ -143,18 +143,18 @@ def imports() -> list[Contender]:
     ]
 
 
-def processes(filename: str, path: str) -> list[Contender]:
+def processes(filename: str, path: str, bytecode: str) -> list[Contender]:
     """A process from its start to its end: import, open, read."""
     asked = {"verb": "read", "filename": os.path.abspath(filename), "path": path}
 
     def check(library: str) -> Digest:
         request = {**asked, "library": library, "checks": True}
-        found: Digest = startup.probe(request)["digest"]
+        found: Digest = startup.probe(request, bytecode=bytecode)["digest"]
         return found
 
     def once(library: str) -> Sample:
         start = time.perf_counter()
-        startup.probe({**asked, "library": library, "checks": False})
+        startup.probe({**asked, "library": library, "checks": False}, bytecode=bytecode)
         return Sample(1000 * (time.perf_counter() - start))
 
     return [Measurement(name, partial(once, name), partial(check, name)) for name in (OURS, PEER)]

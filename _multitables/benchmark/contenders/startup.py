@@ -20,16 +20,24 @@ from _multitables.benchmark.loops import startup_loop, stream_loop
 PROBE_TIMEOUT_SECONDS = 60.0
 
 
-def probe(request: dict[str, Any], python: str | None = None) -> dict[str, Any]:
-    """What `startup_loop` measures, under this interpreter or the one named."""
-    place = None if python else module_directory()
+def probe(request: dict[str, Any], python: str | None = None, bytecode: str = "") -> dict[str, Any]:
+    """What `startup_loop` measures, under this interpreter or the one named.
+
+    `bytecode` is a folder for what Python compiles, also where the environment forbids that, for a
+    checkout would be compiled in each process, and an installed library would not.
+    """
+    own = python is None
+    environment = child_environment(module_directory() if own else None)
+    if bytecode:
+        environment["PYTHONPYCACHEPREFIX"] = bytecode
+        environment.pop("PYTHONDONTWRITEBYTECODE", None)
     try:
         done = subprocess.run(
             command(python or sys.executable, startup_loop, json.dumps(request)),
             capture_output=True,
             text=True,
             check=False,
-            env=child_environment(place),
+            env=environment,
             timeout=PROBE_TIMEOUT_SECONDS,
         )
     except subprocess.TimeoutExpired as error:

@@ -5,22 +5,17 @@ Law
 1. It owns the process and the lines of the protocol, whose other end is `loops.shell`; the requests
    are those of a loop. A refusal becomes an error of the contract.
 2. However it ends, its whole process group is gone afterwards, and so is its named shared memory.
-3. It finds the library compiled, as an installed one is, even if the environment forbids it.
 """
 
 from __future__ import annotations
 
-import atexit
 import contextlib
-import functools
 import importlib
 import json
 import os
 import select
-import shutil
 import signal
 import subprocess
-import tempfile
 import time
 from collections.abc import Mapping
 from types import ModuleType
@@ -53,18 +48,7 @@ def child_environment(module_directory: str | None) -> dict[str, str]:
     if module_directory is None:
         return {name: text for name, text in os.environ.items() if not name.startswith("PYTHON")}
     paths = [module_directory, *filter(None, [os.environ.get("PYTHONPATH")])]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
-    if environment.pop("PYTHONDONTWRITEBYTECODE", ""):
-        environment["PYTHONPYCACHEPREFIX"] = _bytecode_directory()
-    return environment
-
-
-@functools.cache
-def _bytecode_directory() -> str:
-    """A folder for what Python compiles, which goes with this process."""
-    directory = tempfile.mkdtemp(prefix="multitables_bytecode_")
-    atexit.register(shutil.rmtree, directory, ignore_errors=True)
-    return directory
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
 
 
 def command(python: str, loop: ModuleType, *request: str) -> list[str]:

@@ -169,19 +169,20 @@ def _discovery(setting: Setting, made: ShotsFile, n_datasets: int) -> Prepared:
 
 def start(setting: Setting) -> Iterator[Case]:
     """The import, and a process that reads 1 MB."""
-    yield case("start", "import, NumPy being there", _imports, unit="ms")
+    bytecode = os.path.join(setting.directory, "bytecode")
+    yield case("start", "import, NumPy being there", _imports, bytecode, unit="ms")
     title = "a fresh process: import, open, read 1 MB"
-    yield case("start", title, _processes, setting, unit="ms")
+    yield case("start", title, _processes, setting, bytecode, unit="ms")
 
 
-def _imports() -> Prepared:
-    return _prepared(small_contenders.imports(), [], _beside({OURS: 1 / MAX_IMPORT}))
+def _imports(bytecode: str) -> Prepared:
+    return _prepared(small_contenders.imports(bytecode), [], _beside({OURS: 1 / MAX_IMPORT}))
 
 
-def _processes(setting: Setting) -> Prepared:
+def _processes(setting: Setting, bytecode: str) -> Prepared:
     made = EqualDatasets("small_one", 1, 976)
     filename = setting.prepared(made, structures.in_directory)
-    everybody = small_contenders.processes(filename, made.paths()[0])
+    everybody = small_contenders.processes(filename, made.paths()[0], bytecode)
     return _prepared(everybody, [filename], _beside({OURS: 1 / MAX_PROCESS}))
 
 
